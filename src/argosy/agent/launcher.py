@@ -1,0 +1,187 @@
+"""The launcher: a small process that forks one frugal wrapper per execution, and nothing else.
+
+Started once per agent, with a SEQPACKET socket as descriptor 0. A datagram is one of
+
+* ``FOLDER``: start what the folder asks for (see `folder.py`), once: the wrapper claims the folder by
+  exclusive create before it executes anything, so the same folder may be sent any number of times;
+* ``b"."``: reap wrappers that have ended.
+
+It answers ``b"!"`` when it could not fork; the agent asks again. At end-of-file (the agent is gone) it ends;
+its wrappers go on, each the subreaper of its program, and write the exit status by rename.
+
+Memory is kept small by three habits: what the launcher touches between two forks stays private in every
+wrapper, so it reads only a path; the program's child does all the work (it goes at exec); names are bound
+once instead of being looked up. Hence the unusual look of this file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import marshal
+import os
+import signal
+from typing import Callable, Optional
+
+EXIT_TAKEN = 75
+EXIT_BROKEN = 71
+STATUS_BYTES = 32
+
+_prctl = ctypes.CDLL(None).prctl  # without use_errno: that alone costs 45 KiB per wrapper
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_read, _fork, _wait, _open, _exit = os.read, os.fork, os.wait, os.open, os._exit
+_access = os.access
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_RDWR = os.O_RDWR
+_Taken, _Childless = FileExistsError, ChildProcessError
+_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+
+def _write_claim(claim: int, proc: int) -> None:
+    """Say on the claim who runs: boot id, the wrapper's stat line, the program's stat line.
+
+    `proc` is the host's /proc, so that the numbers are the host's also from inside a PID namespace.
+    """
+
+    def text(name: str) -> bytes:
+        part = os.open(name, os.O_RDONLY, dir_fd=proc)
+        return os.read(part, 4096)
+
+    own = text("self/stat")
+    parent = own[own.rindex(b")") :].split()[2].decode()
+    boot = text("sys/kernel/random/boot_id")
+    os.write(claim, boot + text(parent + "/stat") + own)
+
+
+def _program(folder: bytes, claim: int, proc: int) -> None:
+    """Become the user's program; whatever this dirties goes at exec."""
+    failed = 2
+    try:
+        os.setsid()
+        os.chdir(folder)
+        if proc < 0:
+            proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        _write_claim(claim, proc)
+        with open("request", "rb") as file:
+            cwd, env, argv, output, limits = marshal.load(file)
+        out = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.closerange(3, 4096)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.umask(0o022)
+        if limits:
+            import resource
+
+            for name, value in limits.items():
+                resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value))
+        os.chdir(cwd)
+        os.execve(argv[0], argv, env)
+    except Exception as error:
+        os.write(failed, b"argosy: cannot start: %a\n" % error)
+    finally:
+        _exit(127)
+
+
+def _ended(folder: bytes, status: int, alive: int) -> None:
+    """Write the exit status by rename, over blocks that the agent reserved: a full disk cannot lose it."""
+    os.chdir(folder)
+    file = os.open("status.tmp", os.O_WRONLY | os.O_CREAT, 0o600)
+    if status & 127:
+        text = b"signal %d" % (status & 127)
+    else:
+        text = b"exit %d" % (status >> 8)
+    os.write(file, text.ljust(STATUS_BYTES - 1) + b"\n")
+    os.close(file)
+    os.rename("status.tmp", "status")
+    os.write(alive, b".")
+
+
+def _refused(folder: bytes, alive: int, error: OSError) -> None:
+    """The program could not even be forked: a status of its own kind, `refused ERRNO`."""
+    os.chdir(folder)
+    file = os.open("status.tmp", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.write(file, (b"refused %d" % (error.errno or 0)).ljust(STATUS_BYTES - 1) + b"\n")
+    os.close(file)
+    os.rename("status.tmp", "status")
+    os.write(alive, b".")
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except _Childless:
+        pass
+
+
+def _wrap(folder: bytes, enter: Optional[Callable[[bytes], None]]) -> None:
+    """The wrapper, from its fork to its end: as little Python as can be."""
+    alive = _open(folder + b"/alive", _RDWR)  # never blocks, no SIGPIPE; close-on-exec
+    try:  # after alive: a claim that is not held is over
+        claim = _open(folder + b"/claim", _NEW, 0o600)
+    except _Taken:
+        _exit(EXIT_TAKEN)
+    proc = -1
+    if enter is not None and _access(folder + b"/enter", 0):
+        proc = _open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            enter(folder)
+        except OSError as error:
+            _refused(folder, alive, error)
+            _exit(EXIT_BROKEN)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # kept over exec, not inherited by fork
+    try:
+        pid = _fork()
+    except OSError as error:
+        _refused(folder, alive, error)
+        _exit(EXIT_BROKEN)
+    if pid == 0:
+        _program(folder, claim, proc)
+    os.close(0)
+    try:
+        while True:
+            ended, status = _wait()
+            if ended == pid:
+                _ended(folder, status, alive)
+    except _Childless:
+        _exit(0)  # no descendant is left
+
+
+def _loop(enter: Optional[Callable[[bytes], None]]) -> None:
+    folder = _read(0, 4096)
+    while folder:
+        if folder == b".":
+            _reap()
+        elif _fork() == 0:
+            _wrap(folder, enter)
+        folder = _read(0, 4096)
+
+
+def run(enter: Optional[Callable[[bytes], None]] = None) -> None:
+    """Serve descriptor 0 until its end-of-file.
+
+    `enter(folder)` is called in a wrapper whose folder holds a file `enter`, before its program is forked:
+    it moves the calling process into the namespaces that the file names (it may fork and let the parents
+    exit; the process that returns is the wrapper). OSError means: refused.
+    """
+    for number in _IGNORED:  # wrappers inherit it; _program() undoes it
+        signal.signal(number, signal.SIG_IGN)
+    _prctl(_PR_SET_NAME, b"argosy-attempt", 0, 0, 0)  # for ps
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the orphans of a killed wrapper stay in sight
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    me = os.getpid()
+    while True:
+        try:
+            _loop(enter)
+            return
+        except OSError:
+            if os.getpid() != me:
+                _exit(EXIT_BROKEN)  # a wrapper that failed must never become a second launcher
+            os.write(0, b"!")

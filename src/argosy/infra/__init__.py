@@ -1,0 +1,1 @@
+"""Places that give capacity; each knows nothing of the others."""

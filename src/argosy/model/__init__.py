@@ -1,0 +1,1 @@
+"""The nouns: frozen values without I/O; everything else in Argosy meets in them."""

@@ -1,0 +1,76 @@
+"""Names and ids. An id is (life, serial): each start of a server opens a new life, so a store that
+was restored from a backup never issues an id twice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+GroupId = NewType("GroupId", str)  # "g6b0f3a2c-1": life and serial of the server, in hex
+LeaseId = NewType("LeaseId", str)  # "g6b0f3a2c-1.6b0f3a2c-4"; the mark on everything it stands for
+AttemptId = NewType("AttemptId", str)  # like a lease id; unique for ever
+ServerId = NewType("ServerId", str)  # drawn once per home, kept in the store
+InfraName = str  # "local", "local/rack", "ssh/lab", "kubernetes/prod"
+TaskName = str  # as the user wrote it
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NodeId:
+    """A named place that must be filled: task and index, `trainer-1`."""
+
+    task: TaskName
+    index: int
+
+    def __str__(self) -> str:
+        return f"{dns_label(self.task)}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Serial:
+    """A number that only grows, over restarts and restores of the store: (life, count)."""
+
+    life: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.life:x}-{self.count:x}"
+
+
+ZERO = Serial(0, 0)
+
+
+def group_id(serial: Serial) -> GroupId:
+    """The id of a group; `serial` is the server's."""
+    return GroupId(f"g{serial}")
+
+
+def lease_id(group: GroupId, serial: Serial) -> LeaseId:
+    """The id of a lease of `group`; `serial` is the group's."""
+    return LeaseId(f"{group}.{serial}")
+
+
+def attempt_id(group: GroupId, serial: Serial) -> AttemptId:
+    """The id of an attempt of `group`; `serial` is the group's."""
+    return AttemptId(f"{group}.{serial}")
+
+
+def group_lease(group: GroupId) -> LeaseId:
+    """Lease 0: the mark of what is group-wide on an infra (router, proxy, service)."""
+    return LeaseId(f"{group}.0")
+
+
+def group_of(lease: LeaseId) -> GroupId:
+    """The group that a lease id belongs to."""
+    return GroupId(lease.partition(".")[0])
+
+
+def dns_label(name: str) -> str:
+    """The DNS form of a name: lower case, `-` for what a label may not hold; `g-` before a digit."""
+    label = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    return f"g-{label}" if label[:1].isdigit() else label
+
+
+def env_word(name: str) -> str:
+    """The form of a task's name inside an environment variable: `PPO_TRAINER`."""
+    return re.sub(r"[^A-Z0-9]+", "_", name.upper())
