@@ -1,4 +1,4 @@
-"""The task to learn: four kinds of puzzle on four digits, each with exactly one right answer.
+"""The task to learn: four kinds of puzzle on six digits, each with exactly one right answer.
 
 The four right answers of a prompt always differ, so a policy that ignores the kind solves at most one
 kind in four, and digits are drawn so that every answer is equally likely: there is no shortcut.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 
-DIGITS = 8  # the alphabet: 0..7
-LENGTH = 4  # digits in a prompt and in an answer
+DIGITS = 10  # the alphabet: 0..9
+LENGTH = 6  # digits in a prompt and in an answer
 KINDS = ("copy", "reverse", "rotate", "next")
 
 Numbers = tuple[int, ...]
@@ -34,7 +34,7 @@ def held_out(digits: Numbers) -> bool:
 
 
 def draw(chance: random.Random, *, for_training: bool) -> Numbers:
-    """Four digits whose four right answers all differ."""
+    """Six digits whose four right answers all differ."""
     while True:
         digits = tuple(chance.randrange(DIGITS) for _ in range(LENGTH))
         answers = {right_answer(kind, digits) for kind in KINDS}

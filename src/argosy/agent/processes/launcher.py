@@ -54,8 +54,11 @@ def _write_claim(claim: int, proc: int) -> None:
     os.write(claim, boot + text(parent + "/stat") + own)
 
 
-def _program(folder: bytes, claim: int, proc: int) -> None:
-    """Become the user's program; whatever this dirties goes at exec."""
+def _program(folder: bytes, claim: int, proc: int, alive: int) -> None:
+    """Become the user's program; whatever this dirties goes at exec.
+
+    Until then it holds the FIFO too: one that is not held has a complete claim, or never started.
+    """
     failed = 2
     try:
         os.setsid()
@@ -63,6 +66,7 @@ def _program(folder: bytes, claim: int, proc: int) -> None:
         if proc < 0:
             proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         _write_claim(claim, proc)
+        os.write(alive, b"+")
         with open("request", "rb") as file:
             cwd, env, argv, output, limits = marshal.load(file)
         out = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -141,7 +145,7 @@ def _wrap(folder: bytes, enter: Optional[Callable[[bytes], None]]) -> None:
         _refused(folder, alive, error)
         _exit(EXIT_BROKEN)
     if pid == 0:
-        _program(folder, claim, proc)
+        _program(folder, claim, proc, alive)
     os.close(0)
     try:
         while True:

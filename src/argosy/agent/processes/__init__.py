@@ -1,0 +1,1 @@
+"""Processes: started once, watched, adopted, stopped with all their descendants."""

@@ -1,0 +1,373 @@
+"""One execution: asked for, watched, adopted, stopped; and the agent's end of the launcher.
+
+An execution is watched by a FIFO that its wrapper holds: immune to reuse of pids, the same for own and adopted
+ones, on every Python. OVER means that no descendant is left. Everything here may be repeated.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal
+import socket
+import sys
+from typing import Callable, Dict, List, Optional
+
+from ..loop import Loop, Timer
+from . import folder as folders
+from . import tree
+from .folder import Claim, Exit, Request
+
+ASK_AGAIN = 0.2
+KILL_PASS, KILL_PASS_MAX = 0.01, 1.0
+STUCK_AFTER = 5.0
+LEFTOVER_GRACE = 2.0
+"""Seconds that background processes get after their program has ended by itself."""
+
+
+class Phase(enum.IntEnum):
+    """How far an execution has come; it only grows."""
+
+    ASKED = 0
+    RUNNING = 1
+    EXITED = 2
+    """The program's status is in hand, descendants of it remain."""
+    OVER = 3
+
+
+class Launcher:
+    """The agent's end of the launcher: started when first needed, started again when it dies."""
+
+    def __init__(self, loop: Loop, argv: List[str]) -> None:
+        self._loop, self._argv = loop, argv
+        self._socket: Optional[socket.socket] = None
+        self._pending: Dict[str, bool] = {}
+        """Folders asked for and not yet seen claimed -> whether the datagram was sent."""
+        self._reap = False
+        self._delay = ASK_AGAIN / 2
+        self.pid = 0
+
+    def ask(self, folder: str) -> None:
+        """Ask that the folder be executed; asked again until `settled`."""
+        self._pending[folder] = False
+        self._flush()
+
+    def settled(self, folder: str) -> None:
+        """The folder was seen claimed."""
+        self._pending.pop(folder, None)
+        self._delay = ASK_AGAIN / 2
+
+    def reap(self) -> None:
+        """Let the launcher collect wrappers that have ended."""
+        if not self._reap:
+            self._reap = True
+            self._loop.soon(self._flush)
+
+    def close(self) -> None:
+        """Let the launcher end; what it started goes on."""
+        if self._socket is not None:
+            self._drop()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        every = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+        try:
+            self.pid = os.posix_spawn(
+                self._argv[0],
+                self._argv,
+                {"PATH": os.defpath, "LANG": "C.UTF-8"},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                    (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=sorted(every),
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+        self._loop.on_read(ours.fileno(), self._answer)
+
+    def _answer(self) -> None:
+        assert self._socket is not None
+        try:
+            answer = self._socket.recv(16)
+        except BlockingIOError:
+            return
+        except OSError:
+            answer = b""
+        if not answer:
+            self._drop()
+        if self._pending:
+            for folder in self._pending:
+                self._pending[folder] = False
+            self._loop.after(self._delay, self._flush)
+            self._delay = min(self._delay * 2, 2.0)
+
+    def _drop(self) -> None:
+        assert self._socket is not None
+        self._loop.forget(self._socket.fileno())
+        self._socket.close()
+        self._socket = None
+        pid, self.pid = self.pid, 0
+        if pid:
+            self._collect(pid)
+
+    def _collect(self, pid: int, tries: int = 100) -> None:
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not ended and tries:
+            self._loop.after(0.02, lambda: self._collect(pid, tries - 1))
+
+    def _flush(self) -> None:
+        """Send what is to be sent, as far as the socket takes it."""
+        unsent = [folder for folder, sent in self._pending.items() if not sent]
+        if self._socket is None:
+            if not unsent:
+                self._reap = False
+                return
+            try:
+                self._start()
+            except OSError as error:
+                sys.stderr.write("launcher: %s\n" % error)
+                self._loop.after(ASK_AGAIN, self._flush)
+                return
+        assert self._socket is not None
+        fd = self._socket.fileno()
+        try:
+            if self._reap:
+                self._socket.send(b".")
+                self._reap = False
+            for folder in unsent:
+                self._socket.send(os.fsencode(folder))
+                self._pending[folder] = True
+        except BlockingIOError:
+            self._loop.on_write(fd, self._flush)
+            return
+        except OSError:
+            return  # it is gone: its end-of-file comes as an answer
+        self._loop.on_write(fd, None)
+
+
+class Execution:
+    """One program in its folder. `on_change` is called whenever `phase`, `exit` or `stuck` changed."""
+
+    def __init__(self, loop: Loop, launcher: Launcher, folder: str, mark: str) -> None:
+        self.folder, self.mark = folder, mark
+        self.on_change: Callable[[], None] = lambda: None
+        self.phase = Phase.ASKED
+        self.exit: Optional[Exit] = None
+        self.never = False
+        """It was forbidden before it started."""
+        self.stopped = False
+        """Our signal came before the exit."""
+        self.stuck: Optional[tree.Stuck] = None
+        """A process that SIGKILL does not end."""
+        self.claim: Optional[Claim] = None
+        self._loop, self._launcher = loop, launcher
+        self._fd = -1
+        self._timer: Optional[Timer] = None
+        self._stopping = self._killing = self._sweep = False
+        self._empty = 0
+        self._pause = KILL_PASS
+        self._killing_since = 0.0
+
+    @property
+    def lost(self) -> bool:
+        """It is over, it had started, and how it ended can't be known."""
+        return self.phase is Phase.OVER and self.exit is None and not self.never
+
+    def start(self, request: Request) -> None:
+        """Start it unless it was started before. Raises OSError when the folder cannot be made."""
+        folders.make(self.folder, request)
+        self._watch()
+        if not folders.claimed(self.folder):
+            self._launcher.ask(self.folder)
+        self._look()
+
+    def adopt(self, boot: str) -> bool:
+        """Take over what another life of the agent started; False: it was never claimed."""
+        if not folders.claimed(self.folder):
+            return False
+        self._sweep = True
+        claim = folders.read_claim(self.folder)
+        if claim is not None and claim.wrapper.boot != boot:
+            self.claim, self.exit = claim, folders.read_status(self.folder)
+            self._over()
+            return True
+        self._watch()
+        self._look()
+        return True
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM to its group now, SIGKILL to all its descendants after the grace (seconds)."""
+        if self.phase is Phase.OVER or self._killing:
+            return
+        if self.phase is Phase.ASKED and folders.forbid(self.folder):
+            self.never = True
+            self._launcher.settled(self.folder)
+            self._over()
+            return
+        first, self._stopping = not self._stopping, True
+        self._signal_when_claimed(grace, first)
+
+    def _signal_when_claimed(self, grace: float, first: bool) -> None:
+        if self.phase is Phase.OVER or self._killing:
+            return
+        if self.claim is None:
+            self.claim = folders.read_claim(self.folder)
+        if self.claim is None:  # being written just now
+            self._again(KILL_PASS, lambda: self._signal_when_claimed(grace, first))
+            return
+        if first:
+            if self.exit is None and folders.read_status(self.folder) is None:
+                self.stopped = True
+            tree.send_group(self.claim.program, signal.SIGTERM)
+            self.signal_all(signal.SIGCONT)
+        self._again(grace, self._kill)
+
+    def signal_all(self, number: int) -> int:
+        """Send a signal to the program and all its descendants; how many got it."""
+        if self.claim is None or self.phase is Phase.OVER:
+            return 0
+        return sum(tree.send(pid, number) for pid in tree.descendants(self.claim.wrapper.pid))
+
+    def processes(self) -> List[int]:
+        """The living processes of the execution, without its wrapper."""
+        if self.claim is None or self.phase in (Phase.ASKED, Phase.OVER):
+            return []
+        return tree.descendants(self.claim.wrapper.pid)
+
+    def _watch(self) -> None:
+        self._unwatch()
+        self._fd = folders.open_alive(self.folder)
+        self._loop.on_read(self._fd, self._look)
+
+    def _unwatch(self) -> None:
+        if self._fd >= 0:
+            self._loop.forget(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _look(self) -> None:
+        """See how far it has come. What is read after the hang-up is final: the wrapper writes no more."""
+        if self.phase is Phase.OVER:
+            return
+        held = folders.held(self._fd)
+        claimed = folders.claimed(self.folder)
+        if claimed and self.claim is None:
+            self.claim = folders.read_claim(self.folder)
+        before = (self.phase, self.exit)
+        if self.claim is not None and self.phase is Phase.ASKED:
+            self._launcher.settled(self.folder)
+            self.phase = Phase.RUNNING
+        if self.exit is None:
+            self.exit = folders.read_status(self.folder)
+        if held:
+            if self.exit is not None and self.phase < Phase.EXITED:
+                self.phase = Phase.EXITED
+                self._leftovers()
+        elif claimed:
+            self._hung_up()
+            return
+        elif self.phase is Phase.ASKED and self._timer is None:
+            self._again(ASK_AGAIN, self._ask_again)
+        if (self.phase, self.exit) != before:
+            self.on_change()
+
+    def _ask_again(self) -> None:
+        """A wrapper came and went without a claim, or none came yet."""
+        if self.phase is Phase.ASKED and not folders.claimed(self.folder):
+            self._watch()
+            self._launcher.ask(self.folder)
+        self._timer = None
+        self._look()
+
+    def _leftovers(self) -> None:
+        """The program ended and left processes behind: they get their chance, shorter if nobody stopped it."""
+        self._sweep = True
+        if self._stopping:
+            return
+        self._stopping = True
+        self.signal_all(signal.SIGTERM)
+        self.signal_all(signal.SIGCONT)
+        self._again(LEFTOVER_GRACE, self._kill)
+
+    def _hung_up(self) -> None:
+        """No wrapper holds it any more: over, or the wrapper was killed and the rest is to be ended."""
+        self._unwatch()
+        self._launcher.settled(self.folder)
+        self._launcher.reap()
+        if self.exit is not None and not self._sweep:
+            self._over()
+        elif self.claim is None:
+            self.never = folders.forbidden(self.folder)
+            self._over()
+        else:
+            self._killing = True
+            self._kill()
+
+    def _kill(self) -> None:
+        """One pass of killing; passes go on until nothing is left."""
+        if self.phase is Phase.OVER:
+            return
+        if not self._killing_since:
+            self._killing, self._killing_since = True, self._loop.now()
+        assert self.claim is not None
+        if self._fd >= 0:
+            pids = tree.descendants(self.claim.wrapper.pid)
+            tree.send(self.claim.wrapper.pid, signal.SIGCONT)
+        else:
+            pids = tree.rest_of(self.claim, "ARGOSY_MARK=" + self.mark) + self._orphans()
+        tree.kill_all(pids)
+        if self._fd < 0 and not pids:
+            self._empty += 1
+            if self._empty >= 2:  # what was being reparented in the first look is seen in the second
+                self._over()
+                return
+        elif pids:
+            self._empty = 0
+        if self._loop.now() - self._killing_since > STUCK_AFTER:
+            stuck = tree.explain(pids[0]) if pids else None
+            if stuck != self.stuck:
+                self.stuck = stuck
+                self.on_change()
+        self._pause = min(self._pause * 1.5, KILL_PASS_MAX)
+        self._again(self._pause, self._kill)
+
+    def _orphans(self) -> List[int]:
+        """What fell to the launcher when the wrapper died, whatever its session and environment."""
+        if not self._launcher.pid:
+            return []
+        found = []
+        for pid in tree.children(self._launcher.pid):
+            if tree.command_name(pid) != "argosy-attempt" and tree.state_of(pid) not in ("", "Z"):
+                found.append(pid)
+        return found
+
+    def _over(self) -> None:
+        self._unwatch()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._launcher.settled(self.folder)
+        self.phase = Phase.OVER
+        self.stuck = None
+        self.on_change()
+
+    def _again(self, seconds: float, callback: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.after(seconds, callback)
+
+    def close(self) -> None:
+        """Stop watching; the execution goes on."""
+        self._unwatch()
+        if self._timer is not None:
+            self._timer.cancel()
