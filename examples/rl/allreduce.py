@@ -1,7 +1,7 @@
-"""A collective for a few nodes over plain TCP: the head sums what all send and sends back the mean.
+"""A collective for a few nodes over plain TCP: the head sends back the mean of what all send.
 
-Like every collective it needs all its members: when one goes, the others raise `PeerLost`, and the task
-is started again as a whole (`restart: {scope: task}`).
+Like every collective it needs all its members: when one goes, the others raise `PeerLost`, and
+the task is started again as a whole (`restart: {scope: task}`).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def newest(folder: Path) -> State | None:
     """The newest checkpoint that can be read to its end; None where there is none."""
     for path in sorted(folder.glob("step-*.npz"), reverse=True):
         try:
-            with np.load(path) as saved:  # every member of a .npz carries a checksum
+            with path.open("rb") as file, np.load(file) as saved:  # members bear checksums
                 optimizer = Adam(saved["first"], saved["second"])
                 return State(int(saved["step"]), saved["weights"], optimizer)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

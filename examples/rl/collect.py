@@ -1,13 +1,15 @@
 """The trainer's two helpers in the background: one fetches experience, one sends weights out.
 
-Each is a thread. One that cannot go on ends the program, so that a broken group never looks healthy.
+Each is a thread. One that cannot go on ends the program, so that nothing broken looks healthy.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 import traceback
+from functools import partial
 from typing import Any, Callable
 
 import net
@@ -62,7 +64,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._message: dict[str, Any] | None = None
         for index in range(servers):
-            start(lambda index=index: self._keep_up_to_date(index), f"sender-{index}")
+            start(partial(self._keep_up_to_date, index), f"sender-{index}")
 
     def put(self, step: int, weights: np.ndarray) -> None:
         """From now on these are the newest weights; returns at once."""
@@ -75,7 +77,7 @@ class Outbox:
         where, held = net.host("rollout", index), None
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._news(held), LOOK_AGAIN)
+                self._changed.wait_for(partial(self._news, held), LOOK_AGAIN)
                 message = self._message
             try:
                 if message is not None and message["version"] != held:
@@ -84,10 +86,7 @@ class Outbox:
                     held = net.call(where, "/version", patience=0)["version"]
             except ConnectionError:
                 held = None
-                self._pause()  # it is being replaced; the other servers go on
+                time.sleep(LOOK_AGAIN)  # it is being replaced; the other servers go on
 
     def _news(self, held: Any) -> bool:
         return self._message is not None and self._message["version"] != held
-
-    def _pause(self) -> None:
-        threading.Event().wait(LOOK_AGAIN)

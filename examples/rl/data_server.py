@@ -1,4 +1,4 @@
-"""The data server: hands out prompts to learn from, and the ones that are kept for the final test."""
+"""The data server: hands out prompts to learn from, and those kept for the final test."""
 
 from __future__ import annotations
 

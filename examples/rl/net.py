@@ -1,6 +1,6 @@
 """JSON over HTTP between the tasks of a group, by name: one small server, one small client.
 
-Every example folder carries its own copy of this file, so that a folder can be taken away and used alone.
+Every example folder carries its own copy of this file, so that a folder can be used alone.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import http.client
 import json
 import os
 import signal
+import socketserver
 import sys
 import threading
 import time
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
 
@@ -33,12 +35,18 @@ def host(task: str, index: int | None = None) -> str:
 
 
 def call(
-    where: str, path: str, body: dict[str, Any] | None = None, *, port: int = 8000, patience: float = 30.0
+    where: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    *,
+    port: int = 8000,
+    patience: float = 120.0,
 ) -> dict[str, Any]:
     """POST `body` (or GET without one) and return the answer.
 
     `depends_on` has seen to it that the peer is up. A peer may still be replaced while we run, so
-    refused and broken connections and 503 are tried again for `patience` seconds; other errors raise.
+    refused and broken connections and 503 are tried again for `patience` seconds; other errors
+    raise.
     Each call is a connection of its own: that is what a balanced address shares out.
     """
     give_up_at = time.monotonic() + patience
@@ -47,7 +55,7 @@ def call(
             return _call_once(where, port, path, body)
         except (OSError, http.client.HTTPException) as broken:
             if time.monotonic() >= give_up_at:
-                raise ConnectionError(f"{where}:{port}{path} for {patience:.0f} s: {broken!r}") from broken
+                raise ConnectionError(f"{where}:{port}{path}: {broken!r}") from broken
         except Refused as refused:
             if refused.status != 503 or time.monotonic() >= give_up_at:
                 raise
@@ -76,22 +84,21 @@ def server(routes: dict[str, Route], *, port: int = 8000) -> ThreadingHTTPServer
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # headers and body leave in one segment
 
-        def do_GET(self) -> None:  # noqa: N802 (the name is http.server's)
+        def do_GET(self) -> None:
             self.answer({})
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             self.answer(json.loads(self.rfile.read(length) or b"{}"))
 
         def answer(self, body: dict[str, Any]) -> None:
-            status, result = 200, {}
             try:
-                if self.path != "/health":
-                    result = routes[self.path](body)
-            except KeyError as missing:
-                status, result = 404, {"error": f"no {missing}"}
+                status, result = 200, self.result(body)
             except Refused as refused:
                 status, result = refused.status, {"error": str(refused)}
+            except Exception as error:  # the caller is told, the server goes on
+                traceback.print_exc()
+                status, result = 500, {"error": repr(error)}
             payload = json.dumps(result).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -99,12 +106,24 @@ def server(routes: dict[str, Route], *, port: int = 8000) -> ThreadingHTTPServer
             self.end_headers()
             self.wfile.write(payload)
 
+        def result(self, body: dict[str, Any]) -> dict[str, Any]:
+            if self.path == "/health":
+                return {}
+            if self.path not in routes:
+                raise Refused(404, f"no {self.path}")
+            return routes[self.path](body)
+
         def log_message(self, *_: Any) -> None:
             """Silent: the programs print what matters."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
         request_queue_size = 128
+
+        def server_bind(self) -> None:
+            # http.server's own would also ask the DNS for a name, which can take long.
+            socketserver.TCPServer.server_bind(self)
+            self.server_name, self.server_port = self.server_address[:2]
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             if not isinstance(sys.exc_info()[1], ConnectionError):  # a caller that died is not news

@@ -1,8 +1,8 @@
 """A softmax policy over answers, and the gradient of the GRPO objective for it.
 
-For each kind and each place of the answer, one linear layer over the one-hot prompt gives the logits of
-the digit there. All weights are one flat float64 vector: that is what travels, what is all-reduced and
-what is saved.
+For each kind and each place of the answer, one linear layer over the one-hot prompt gives the
+logits of the digit there. All weights are one flat float64 vector: that is what travels, what is
+all-reduced and what is saved.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from puzzles import DIGITS, KINDS, LENGTH
 
-SHAPE = (len(KINDS), LENGTH, LENGTH, DIGITS, DIGITS)  # kind, place, prompt place, prompt digit, answer digit
+# kind, place in the answer, place in the prompt, digit in the prompt, digit in the answer
+SHAPE = (len(KINDS), LENGTH, LENGTH, DIGITS, DIGITS)
 SIZE = int(np.prod(SHAPE))
 CLIP = 0.2  # of the ratio between the policy now and the policy that answered
 ENTROPY_BONUS = 0.003
@@ -74,7 +75,8 @@ def gradient(weights: np.ndarray, batch: Batch) -> np.ndarray:
     on_logits /= batch.answers.size
     result = np.zeros(SHAPE)
     for place in range(LENGTH):
-        np.add.at(result[:, :, place], (batch.kinds, slice(None), batch.digits[:, place]), on_logits)
+        where = (batch.kinds, slice(None), batch.digits[:, place])
+        np.add.at(result[:, :, place], where, on_logits)
     return result.reshape(-1)
 
 

@@ -1,7 +1,7 @@
 """The task to learn: four kinds of puzzle on six digits, each with exactly one right answer.
 
-The four right answers of a prompt always differ, so a policy that ignores the kind solves at most one
-kind in four, and digits are drawn so that every answer is equally likely: there is no shortcut.
+The four right answers of a prompt always differ, so a policy that ignores the kind solves at most
+one prompt in four, and one that ignores the digits solves next to none: there is no shortcut.
 """
 
 from __future__ import annotations

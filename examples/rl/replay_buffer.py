@@ -1,8 +1,8 @@
-"""The replay buffer: scored groups of answers wait here, for a short time, until a trainer takes them.
+"""The replay buffer: scored groups of answers wait here until a trainer takes them.
 
-A group bears the version of the weights that answered, `[life, step]`. What an earlier life of the trainer
-caused, and what is too old, is thrown away when a trainer asks. Putting into a full buffer waits, so
-the answers can never run far ahead of the learning.
+A group bears the version of the weights that answered, `[life, step]`. What an earlier life of the
+trainer caused, and what is too old, is thrown away when a trainer asks. Putting into a full buffer
+waits, so the answers can never run far ahead of the learning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Buffer:
         return {}
 
     def take(self, body: dict[str, Any]) -> dict[str, Any]:
-        """`{n, life, oldest_step}` -> n groups of that life and of no older step; waits for them."""
+        """`{n, life, oldest_step}` -> n groups of that life, none older; waits for them."""
         with self._changed:
             self._changed.wait_for(lambda: self._usable(body) >= body["n"], WAIT)
             if self._usable(body) < body["n"]:

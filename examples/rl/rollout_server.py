@@ -1,8 +1,9 @@
 """A rollout server: answers prompts with the newest weights that the trainer has sent.
 
-Weights bear a version, `[life, step]`; `life` grows when the trainer is started again, so what a
-resumed trainer sends is newer than what its predecessor sent last, although its step is lower. Older
-weights than the ones held are refused. A new server holds none: requests wait until some arrive.
+Weights bear a version, `[life, step]`. `life` is (incarnation of the group, attempt of the trainer)
+and grows with every restart: what a resumed trainer sends is newer than what its predecessor sent
+last, although its step is lower. Weights older than those held are refused. A new server holds
+none: requests wait until some arrive.
 """
 
 from __future__ import annotations
@@ -38,14 +39,17 @@ class Rollout:
             if self._version is not None and body["version"] < self._version:
                 raise net.Refused(409, f"{body['version']} is older than {self._version}")
             if self._version is None or body["version"][0] != self._version[0]:
-                print(f"weights of life {body['version'][0]} from step {body['version'][1]}", flush=True)
+                print(
+                    f"weights of life {body['version'][0]} from step {body['version'][1]}",
+                    flush=True,
+                )
             self._weights = policy.unpacked(body["weights"])
             self._version = body["version"]
             self._arrived.notify_all()
         return {"version": self._version}
 
     def generate(self, body: dict[str, Any]) -> dict[str, Any]:
-        """`{prompts, samples}` -> so many answers to each prompt, log-probabilities, the version."""
+        """`{prompts, samples}` -> so many answers to each prompt, their log-probabilities."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._weights is not None, WAIT):
                 raise net.Refused(503, "no weights yet")
@@ -68,4 +72,6 @@ class Rollout:
 
 if __name__ == "__main__":
     rollout = Rollout()
-    net.serve({"/generate": rollout.generate, "/weights": rollout.load, "/version": rollout.version})
+    net.serve(
+        {"/generate": rollout.generate, "/weights": rollout.load, "/version": rollout.version}
+    )

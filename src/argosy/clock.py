@@ -1,8 +1,8 @@
 """The only reader of time in the control plane.
 
-`now` is wall time at the start of the process, no lower than a floor (the newest time in the store),
-plus what CLOCK_BOOTTIME has counted since: it never goes backwards, and a suspended machine's sleep
-counts. Nothing else in the control plane reads a clock.
+`now` is wall time at the start of the process, no lower than a floor (the newest time in the
+store), plus what CLOCK_BOOTTIME has counted since: it never goes backwards, and a suspended
+machine's sleep counts. Nothing else in the control plane reads a clock.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import selectors
+import signal
 import sys
 import time
 import traceback
@@ -47,6 +49,9 @@ class Loop:
         self._order = itertools.count()
         self._running = False
         self._on_error = on_error
+        self._children: Dict[int, Callable[[int], None]] = {}
+        self._signals: Dict[int, Callback] = {}
+        self._wake = -1
 
     @staticmethod
     def now() -> float:
@@ -79,6 +84,43 @@ class Loop:
         """Watch the descriptor no more; to be called before it is closed."""
         self.on_read(fd, None)
         self.on_write(fd, None)
+
+    def on_exit(self, pid: int, callback: Callable[[int], None]) -> None:
+        """Call with the wait status when a child of this process has ended; it is reaped then."""
+        self._children[pid] = callback
+        self.on_signal(signal.SIGCHLD, self._reap)
+        self.soon(self._reap)
+
+    def on_signal(self, number: int, callback: Callback) -> None:
+        """Call in the loop after a signal has come (main thread only)."""
+        if self._wake < 0:
+            self._wake, write = os.pipe()
+            os.set_blocking(self._wake, False)
+            os.set_blocking(write, False)
+            signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+            self.on_read(self._wake, self._signalled)
+        if number not in self._signals:
+            signal.signal(number, lambda *_: None)
+        self._signals[number] = callback
+
+    def _signalled(self) -> None:
+        try:
+            numbers = set(os.read(self._wake, 4096))
+        except BlockingIOError:
+            return
+        for number in numbers:
+            if number in self._signals:
+                self._call(self._signals[number])
+
+    def _reap(self) -> None:
+        for pid in list(self._children):
+            try:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                ended, status = pid, 0
+            if ended:
+                callback = self._children.pop(pid)
+                self._call(lambda callback=callback, status=status: callback(status))  # type: ignore[misc]
 
     def _set(self, table: Dict[int, Callback], fd: int, callback: Optional[Callback]) -> None:
         before = self._events(fd)

@@ -1,7 +1,7 @@
 """The record of a group: what was decided and what came of it. Only `decide` makes new ones.
 
-Wanted (`goal`) and seen (`stage`) stages share one ordinal scale and only grow, so a repeated or late
-report can do no harm. An attempt is executed once; a node outlives its attempts.
+Wanted (`goal`) and seen (`stage`) stages share one ordinal scale and only grow, so a repeated or
+late report can do no harm. An attempt is executed once; a node outlives its attempts.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Order:
     incarnation: int
     goal: Stage
     restart_reason: str = ""
+    grace: float | None = None  # None: the task's
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,6 @@ class Lease:
     asked_at: float
     held_at: float = 0.0  # first seen; 0: not yet
     host: str = ""  # where it is, once seen
-    boot_id: str = ""  # of the host's first report
     released_at: float = 0.0  # when it became unneeded
     serial: Serial = ZERO  # of the newest assignment
     orders: tuple[Order, ...] = ()  # the newest assignment
@@ -102,8 +102,10 @@ class Attempt:
     number: int  # 1, 2, ... on its node
     incarnation: int
     lease: LeaseId
-    barrier: int  # nothing of a barrier starts before all of it is READY
+    barrier: int  # its node's, when it was made
     created_at: float
+    infra: InfraName = ""
+    host: str = ""  # where it runs; its logs are there
     goal: Stage = Stage.READY
     stage: Stage = Stage.WAITING
     outcome: Outcome | None = None  # None: has not ended
@@ -135,7 +137,8 @@ class Node:
     number: int = 0  # of its newest attempt
     attempt: AttemptId | None = None  # the newest attempt; None: none yet
     lease: LeaseId | None = None  # the lease it lives on; None: needs one
-    barrier: int = 0  # the barrier its next attempt belongs to
+    barrier: int = 0  # nothing of a barrier starts before all of it is READY; 0: none yet
+    replace: bool = False  # its newest attempt is to end, and another to follow
     not_before: float = 0.0  # back-off: no new attempt before this
     settled: Outcome | None = None  # final; None: it is wanted
     cause: str = ""  # of the settling
@@ -215,11 +218,13 @@ class Group:
     text: str = ""
     gang: int = 0  # of a serial group: which task is current
     placing: Placing = Placing()
-    started: tuple[int, ...] = ()  # barriers whose first start was decided
+    gang_barrier: int = 0  # the barrier of the current gang's first start; 0: none yet
+    started: tuple[int, ...] = ()  # barriers whose start was decided
     barriers: int = 0  # the newest barrier issued
     nodes: tuple[Node, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     leases: tuple[Lease, ...] = ()
+    infras: tuple[InfraName, ...] = ()  # where anything was ever asked for
     book: Book = Book()
     intents: tuple[Intent, ...] = ()
     restarts: tuple[tuple[str, int], ...] = ()  # unit ("trainer-1", "trainer", "*") -> spent

@@ -66,7 +66,7 @@ def group_of(lease: LeaseId) -> GroupId:
 
 
 def dns_label(name: str) -> str:
-    """The DNS form of a name: lower case, `-` for what a label may not hold; `g-` before a digit."""
+    """The DNS form of a name: lower case, `-` for other signs, `g-` before a digit."""
     label = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
     return f"g-{label}" if label[:1].isdigit() else label
 

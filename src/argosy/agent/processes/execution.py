@@ -21,6 +21,9 @@ from .folder import Claim, Exit, Request
 ASK_AGAIN = 0.2
 KILL_PASS, KILL_PASS_MAX = 0.01, 1.0
 STUCK_AFTER = 5.0
+FILE_TIME_STEP = 0.02
+"""File times lag behind the clock by up to a tick of the kernel."""
+EXIT_SETTLES = 0.003
 LEFTOVER_GRACE = 2.0
 """Seconds that background processes get after their program has ended by itself."""
 
@@ -159,8 +162,11 @@ class Launcher:
 class Execution:
     """One program in its folder. `on_change` is called whenever `phase`, `exit` or `stuck` changed."""
 
-    def __init__(self, loop: Loop, launcher: Launcher, folder: str, mark: str) -> None:
-        self.folder, self.mark = folder, mark
+    def __init__(
+        self, loop: Loop, launcher: Launcher, folder: str, mark: str, keeps: bool = False
+    ) -> None:
+        """`keeps`: what the program leaves in the background lives on until `stop`."""
+        self.folder, self.mark, self.keeps = folder, mark, keeps
         self.on_change: Callable[[], None] = lambda: None
         self.phase = Phase.ASKED
         self.exit: Optional[Exit] = None
@@ -174,10 +180,12 @@ class Execution:
         self._loop, self._launcher = loop, launcher
         self._fd = -1
         self._timer: Optional[Timer] = None
-        self._stopping = self._killing = self._sweep = False
+        self._kill_at: Optional[float] = None
+        """When SIGKILL is due, None while nobody ends it."""
+        self._killing_since: Optional[float] = None
+        self._exit_seen: Optional[Timer] = None
         self._empty = 0
         self._pause = KILL_PASS
-        self._killing_since = 0.0
 
     @property
     def lost(self) -> bool:
@@ -192,11 +200,20 @@ class Execution:
             self._launcher.ask(self.folder)
         self._look()
 
-    def adopt(self, boot: str) -> bool:
-        """Take over what another life of the agent started; False: it was never claimed."""
+    def adopt(self, boot: str, stopped_at: Optional[float] = None) -> bool:
+        """Take over what another life of the agent asked for; False: it asked for nothing.
+
+        `stopped_at` (seconds since the epoch): when that life sent SIGTERM, if it did.
+        """
         if not folders.claimed(self.folder):
-            return False
-        self._sweep = True
+            if not os.path.exists(os.path.join(self.folder, "request")):
+                return False
+            self._watch()
+            self._again(self._loop.now() + ASK_AGAIN, self._ask_again)
+            return True
+        ended_at = folders.status_time(self.folder)
+        if stopped_at is not None and ended_at is not None:
+            self.stopped = ended_at + FILE_TIME_STEP >= stopped_at
         claim = folders.read_claim(self.folder)
         if claim is not None and claim.wrapper.boot != boot:
             self.claim, self.exit = claim, folders.read_status(self.folder)
@@ -206,55 +223,80 @@ class Execution:
         self._look()
         return True
 
-    def stop(self, grace: float) -> None:
-        """SIGTERM to its group now, SIGKILL to all its descendants after the grace (seconds)."""
-        if self.phase is Phase.OVER or self._killing:
-            return
-        if self.phase is Phase.ASKED and folders.forbid(self.folder):
-            self.never = True
-            self._launcher.settled(self.folder)
-            self._over()
-            return
-        first, self._stopping = not self._stopping, True
-        self._signal_when_claimed(grace, first)
+    def stop(self, grace: float, signalled: bool = False) -> None:
+        """SIGTERM to its group now, SIGKILL to all its descendants after the grace (seconds).
 
-    def _signal_when_claimed(self, grace: float, first: bool) -> None:
-        if self.phase is Phase.OVER or self._killing:
+        Said again, only the earlier SIGKILL counts. `signalled`: an earlier life sent the SIGTERM.
+        """
+        if self.phase is Phase.OVER or self._killing_since is not None:
+            return
+        if self.phase is Phase.ASKED and self._forbid(grace):
+            return
+        due, first = self._loop.now() + grace, self._kill_at is None
+        self._kill_at = due if self._kill_at is None else min(due, self._kill_at)
+        if signalled:
+            self.stopped = self.stopped or self.exit is None
+            self._again(self._kill_at, self._kill)
+        elif first:
+            self._terminate()
+        else:
+            self._again(self._kill_at, self._kill)
+
+    def _forbid(self, grace: float) -> bool:
+        """Keep it from starting; False when it has started (or is starting just now)."""
+        self._launcher.settled(self.folder)
+        try:
+            if not folders.forbid(self.folder):
+                return False
+        except OSError:  # disk full: it cannot start either, but the launcher may still have been asked
+            self._again(self._loop.now() + 1.0, lambda: self.stop(grace))
+            return True
+        self.never = True
+        self._over()
+        return True
+
+    def _terminate(self) -> None:
+        """SIGTERM and SIGCONT, as soon as the claim says to whom."""
+        if self.phase is Phase.OVER or self._kill_at is None:
             return
         if self.claim is None:
             self.claim = folders.read_claim(self.folder)
         if self.claim is None:  # being written just now
-            self._again(KILL_PASS, lambda: self._signal_when_claimed(grace, first))
+            self._again(self._loop.now() + KILL_PASS, self._terminate)
             return
-        if first:
-            if self.exit is None and folders.read_status(self.folder) is None:
-                self.stopped = True
-            tree.send_group(self.claim.program, signal.SIGTERM)
-            self.signal_all(signal.SIGCONT)
-        self._again(grace, self._kill)
+        if self.exit is None and folders.read_status(self.folder) is None:
+            self.stopped = True
+        tree.send_group(self.claim.program, signal.SIGTERM)
+        self.signal_all(signal.SIGCONT)
+        self._again(self._kill_at, self._kill)
 
     def signal_all(self, number: int) -> int:
         """Send a signal to the program and all its descendants; how many got it."""
-        if self.claim is None or self.phase is Phase.OVER:
-            return 0
-        return sum(tree.send(pid, number) for pid in tree.descendants(self.claim.wrapper.pid))
+        return sum(tree.send(pid, number) for pid in self.processes())
 
     def processes(self) -> List[int]:
         """The living processes of the execution, without its wrapper."""
-        if self.claim is None or self.phase in (Phase.ASKED, Phase.OVER):
+        if self.claim is None or self.phase is Phase.OVER:
             return []
         return tree.descendants(self.claim.wrapper.pid)
 
     def _watch(self) -> None:
         self._unwatch()
         self._fd = folders.open_alive(self.folder)
-        self._loop.on_read(self._fd, self._look)
+        if self._fd >= 0:
+            self._loop.on_read(self._fd, self._woken)
 
     def _unwatch(self) -> None:
         if self._fd >= 0:
             self._loop.forget(self._fd)
             os.close(self._fd)
             self._fd = -1
+
+    def _woken(self) -> None:
+        """The FIFO said something: a start, a status, or that nobody holds it (which it says again and again)."""
+        if not folders.held(self._fd):
+            self._unwatch()
+        self._look()
 
     def _look(self) -> None:
         """See how far it has come. What is read after the hang-up is final: the wrapper writes no more."""
@@ -264,62 +306,61 @@ class Execution:
         claimed = folders.claimed(self.folder)
         if claimed and self.claim is None:
             self.claim = folders.read_claim(self.folder)
-        before = (self.phase, self.exit)
+        before = self.phase
+        if self.exit is None:
+            self.exit = folders.read_status(self.folder)
         if self.claim is not None and self.phase is Phase.ASKED:
             self._launcher.settled(self.folder)
             self.phase = Phase.RUNNING
-        if self.exit is None:
-            self.exit = folders.read_status(self.folder)
-        if held:
-            if self.exit is not None and self.phase < Phase.EXITED:
+        if held and self.exit is not None and self.phase < Phase.EXITED:
+            if self._exit_seen is None:  # mostly the wrapper ends now: one change instead of two
+                self._exit_seen = self._loop.after(EXIT_SETTLES, self._look)
+            elif self._exit_seen.callback is None:
                 self.phase = Phase.EXITED
                 self._leftovers()
-        elif claimed:
+        elif not held and claimed:
             self._hung_up()
             return
-        elif self.phase is Phase.ASKED and self._timer is None:
-            self._again(ASK_AGAIN, self._ask_again)
-        if (self.phase, self.exit) != before:
+        elif not claimed and self._timer is None:
+            self._again(self._loop.now() + ASK_AGAIN, self._ask_again)
+        if self.phase is not before:
             self.on_change()
 
     def _ask_again(self) -> None:
         """A wrapper came and went without a claim, or none came yet."""
+        self._timer = None
         if self.phase is Phase.ASKED and not folders.claimed(self.folder):
             self._watch()
             self._launcher.ask(self.folder)
-        self._timer = None
         self._look()
 
     def _leftovers(self) -> None:
-        """The program ended and left processes behind: they get their chance, shorter if nobody stopped it."""
-        self._sweep = True
-        if self._stopping:
+        """The program ended and left processes behind: they get their chance, a short one if nobody stopped it."""
+        if self._kill_at is not None or self.keeps:
             return
-        self._stopping = True
+        self._kill_at = self._loop.now() + LEFTOVER_GRACE
         self.signal_all(signal.SIGTERM)
         self.signal_all(signal.SIGCONT)
-        self._again(LEFTOVER_GRACE, self._kill)
+        self._again(self._kill_at, self._kill)
 
     def _hung_up(self) -> None:
         """No wrapper holds it any more: over, or the wrapper was killed and the rest is to be ended."""
         self._unwatch()
-        self._launcher.settled(self.folder)
         self._launcher.reap()
-        if self.exit is not None and not self._sweep:
+        if self.exit is not None and folders.ended_whole(self.folder):
             self._over()
         elif self.claim is None:
             self.never = folders.forbidden(self.folder)
             self._over()
-        else:
-            self._killing = True
+        elif self._killing_since is None:
             self._kill()
 
     def _kill(self) -> None:
         """One pass of killing; passes go on until nothing is left."""
         if self.phase is Phase.OVER:
             return
-        if not self._killing_since:
-            self._killing, self._killing_since = True, self._loop.now()
+        if self._killing_since is None:
+            self._killing_since = self._loop.now()
         assert self.claim is not None
         if self._fd >= 0:
             pids = tree.descendants(self.claim.wrapper.pid)
@@ -327,20 +368,17 @@ class Execution:
         else:
             pids = tree.rest_of(self.claim, "ARGOSY_MARK=" + self.mark) + self._orphans()
         tree.kill_all(pids)
-        if self._fd < 0 and not pids:
-            self._empty += 1
-            if self._empty >= 2:  # what was being reparented in the first look is seen in the second
-                self._over()
-                return
-        elif pids:
-            self._empty = 0
+        self._empty = 0 if pids else self._empty + 1
+        if self._fd < 0 and self._empty >= 2:  # the second look sees what was being reparented in the first
+            self._over()
+            return
         if self._loop.now() - self._killing_since > STUCK_AFTER:
             stuck = tree.explain(pids[0]) if pids else None
             if stuck != self.stuck:
                 self.stuck = stuck
                 self.on_change()
         self._pause = min(self._pause * 1.5, KILL_PASS_MAX)
-        self._again(self._pause, self._kill)
+        self._again(self._loop.now() + self._pause, self._kill)
 
     def _orphans(self) -> List[int]:
         """What fell to the launcher when the wrapper died, whatever its session and environment."""
@@ -353,21 +391,22 @@ class Execution:
         return found
 
     def _over(self) -> None:
-        self._unwatch()
-        if self._timer is not None:
-            self._timer.cancel()
+        self.close()
         self._launcher.settled(self.folder)
+        self._launcher.reap()
         self.phase = Phase.OVER
         self.stuck = None
         self.on_change()
 
-    def _again(self, seconds: float, callback: Callable[[], None]) -> None:
+    def _again(self, when: float, callback: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.after(seconds, callback)
+        self._timer = self._loop.at(when, callback)
 
     def close(self) -> None:
         """Stop watching; the execution goes on."""
         self._unwatch()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._exit_seen):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._exit_seen = None

@@ -1,9 +1,11 @@
 """The folder of one execution: what is asked, who claimed it, how it ended; all on disk, readable by any agent.
 
-    request   cwd, environment, argv, output file, limits (marshal); made by the agent before it asks
-    enter     parameters of the namespaces to enter, only where there are any
-    alive     FIFO that the wrapper holds open as long as any process of the execution lives
+    request   cwd, environment, argv, output file, limits, namespaces to enter (marshal); made by the agent before it asks
+    join      the PID namespace to live in (pid and start time of its holder, own namespace below it or not)
+    alive     FIFO that the wrapper holds open as long as any process of the execution lives; it removes it
+              when none is left, so a FIFO that is there and not held means that the wrapper was killed
     claim     made by exclusive create: whoever makes it first decides that this starts (or never will)
+    failed    why it could not be executed (it then ends with 127), only if so
     status    exit status, written by rename over `status.tmp`, whose blocks the agent reserved
     output    where standard output and error go (may lie elsewhere, several executions may share it)
 
@@ -16,7 +18,7 @@ import errno
 import marshal
 import os
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .launcher import STATUS_BYTES
 
@@ -68,7 +70,8 @@ class Request:
     argv: List[str]
     output: str
     limits: Optional[Dict[str, int]] = None
-    enter: Optional[bytes] = None
+    spec: Optional[Dict[str, Any]] = None
+    """What `net` gave for `enter` and `join`, None in the machine's own namespaces."""
 
 
 def boot_id() -> str:
@@ -99,14 +102,17 @@ def make(folder: str, request: Request) -> None:
     What exists is left as it is: a request never changes once it was written.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    if claimed(folder):
+        return
     _reserve(os.path.join(folder, "status.tmp"))
-    if request.enter is not None:
-        write_once(os.path.join(folder, "enter"), request.enter)
-    env = {k.encode("utf-8", "surrogateescape"): v.encode("utf-8", "surrogateescape") for k, v in request.env.items()}
-    argv = [part.encode("utf-8", "surrogateescape") for part in request.argv]
-    body = marshal.dumps(
-        (os.fsencode(request.cwd), env, argv, os.fsencode(request.output), request.limits)
-    )
+    join = request.spec.get("join") if request.spec else None
+    if join is not None:
+        text = "%d %d %d" % (join[0], join[1], bool(join[2]))
+        write_once(os.path.join(folder, "join"), text.encode("ascii"))
+    env = {_bytes(name): _bytes(value) for name, value in request.env.items()}
+    argv = [_bytes(part) for part in request.argv]
+    cwd, output = os.fsencode(request.cwd), os.fsencode(request.output)
+    body = marshal.dumps((cwd, env, argv, output, request.limits, request.spec))
     write_once(os.path.join(folder, "request"), body)
     try:
         os.mkfifo(os.path.join(folder, "alive"), 0o600)
@@ -114,10 +120,13 @@ def make(folder: str, request: Request) -> None:
         pass
 
 
+def _bytes(text: str) -> bytes:
+    """Text as the program is to see it, whatever the locale of the agent is."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _reserve(path: str) -> None:
     """Make the file's blocks exist, so that a later overwrite needs no space."""
-    if os.path.exists(os.path.join(os.path.dirname(path), "status")):
-        return
     with open(path, "wb") as file:
         file.write(b" " * STATUS_BYTES)
 
@@ -188,16 +197,52 @@ def read_status(folder: str) -> Optional[Exit]:
         return None
 
 
+def status_time(folder: str) -> Optional[float]:
+    """When the exit status was written (seconds since the epoch), None while there is none."""
+    try:
+        return os.stat(os.path.join(folder, "status")).st_mtime
+    except OSError:
+        return None
+
+
+def read_environment(folder: str) -> Dict[str, str]:
+    """The environment that was asked for; {} when there is no request (any more)."""
+    try:
+        with open(os.path.join(folder, "request"), "rb") as file:
+            env = marshal.load(file)[1]
+    except (OSError, ValueError, EOFError):
+        return {}
+    return {k.decode("utf-8", "surrogateescape"): v.decode("utf-8", "surrogateescape") for k, v in env.items()}
+
+
+def read_failure(folder: str) -> str:
+    """Why the program could not be executed, "" when it could."""
+    try:
+        with open(os.path.join(folder, "failed"), "rb") as file:
+            return file.read(4096).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def open_alive(folder: str) -> int:
-    """A descriptor to watch the FIFO with; read it with `held`. Raises OSError."""
-    return os.open(os.path.join(folder, "alive"), os.O_RDONLY | os.O_NONBLOCK)
+    """A descriptor to watch the FIFO with, to be read with `held`; -1 when there is no FIFO (any more)."""
+    try:
+        return os.open(os.path.join(folder, "alive"), os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return -1
+
+
+def ended_whole(folder: str) -> bool:
+    """Whether the wrapper saw the last descendant end."""
+    return not os.path.exists(os.path.join(folder, "alive"))
 
 
 def held(fd: int) -> bool:
     """Whether a wrapper holds the FIFO; swallows the byte that says that a status has come."""
-    while True:
+    while fd >= 0:
         try:
             if not os.read(fd, 64):
                 return False
         except BlockingIOError:
             return True
+    return False

@@ -21,7 +21,10 @@ import gc
 import marshal
 import os
 import signal
-from typing import Callable, Optional
+from typing import Any, Callable, Dict, Optional
+
+Join = Callable[[int, int, bool], None]
+Enter = Callable[[Dict[str, Any]], None]
 
 EXIT_TAKEN = 75
 EXIT_BROKEN = 71
@@ -31,48 +34,46 @@ _prctl = ctypes.CDLL(None).prctl  # without use_errno: that alone costs 45 KiB p
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _read, _fork, _wait, _open, _exit = os.read, os.fork, os.wait, os.open, os._exit
-_access = os.access
+_access, _unlink, _close = os.access, os.unlink, os.close
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _RDWR = os.O_RDWR
 _Taken, _Childless = FileExistsError, ChildProcessError
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
-def _write_claim(claim: int, proc: int) -> None:
+def _write_claim(claim: int) -> None:
     """Say on the claim who runs: boot id, the wrapper's stat line, the program's stat line.
 
-    `proc` is the host's /proc, so that the numbers are the host's also from inside a PID namespace.
+    From /proc, which is the host's also when the wrapper lives in a PID namespace (os.getpid() is not).
     """
 
     def text(name: str) -> bytes:
-        part = os.open(name, os.O_RDONLY, dir_fd=proc)
+        part = os.open("/proc/" + name, os.O_RDONLY)
         return os.read(part, 4096)
 
     own = text("self/stat")
     parent = own[own.rindex(b")") :].split()[2].decode()
-    boot = text("sys/kernel/random/boot_id")
-    os.write(claim, boot + text(parent + "/stat") + own)
+    os.write(claim, text("sys/kernel/random/boot_id") + text(parent + "/stat") + own)
 
 
-def _program(folder: bytes, claim: int, proc: int, alive: int) -> None:
+def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> None:
     """Become the user's program; whatever this dirties goes at exec.
 
     Until then it holds the FIFO too: one that is not held has a complete claim, or never started.
     """
-    failed = 2
     try:
         os.setsid()
         os.chdir(folder)
-        if proc < 0:
-            proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-        _write_claim(claim, proc)
+        _write_claim(claim)
         os.write(alive, b"+")
         with open("request", "rb") as file:
-            cwd, env, argv, output, limits = marshal.load(file)
+            cwd, env, argv, output, limits, spec = marshal.load(file)
         out = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(out, 2)
+        if spec is not None and enter is not None:
+            enter(spec)
         os.closerange(3, 4096)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
@@ -86,7 +87,10 @@ def _program(folder: bytes, claim: int, proc: int, alive: int) -> None:
         os.chdir(cwd)
         os.execve(argv[0], argv, env)
     except Exception as error:
-        os.write(failed, b"argosy: cannot start: %a\n" % error)
+        text = b"cannot start: %a\n" % error
+        os.write(2, b"argosy: " + text)
+        os.chdir(folder)
+        os.write(os.open("failed", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), text)
     finally:
         _exit(127)
 
@@ -123,55 +127,59 @@ def _reap() -> None:
         pass
 
 
-def _wrap(folder: bytes, enter: Optional[Callable[[bytes], None]]) -> None:
+def _wrap(folder: bytes, join: Optional[Join], enter: Optional[Enter]) -> None:
     """The wrapper, from its fork to its end: as little Python as can be."""
     alive = _open(folder + b"/alive", _RDWR)  # never blocks, no SIGPIPE; close-on-exec
+    if join is not None and _access(folder + b"/join", 0):
+        pid, start, own = _read(_open(folder + b"/join", 0), 256).split()
+        try:
+            join(int(pid), int(start), own == b"1")  # from here on this is another process
+        except OSError as error:
+            _open(folder + b"/claim", _NEW, 0o600)
+            _refused(folder, alive, error)
+            _exit(EXIT_BROKEN)
     try:  # after alive: a claim that is not held is over
         claim = _open(folder + b"/claim", _NEW, 0o600)
     except _Taken:
         _exit(EXIT_TAKEN)
-    proc = -1
-    if enter is not None and _access(folder + b"/enter", 0):
-        proc = _open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            enter(folder)
-        except OSError as error:
-            _refused(folder, alive, error)
-            _exit(EXIT_BROKEN)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # kept over exec, not inherited by fork
     try:
-        pid = _fork()
+        program = _fork()
     except OSError as error:
         _refused(folder, alive, error)
         _exit(EXIT_BROKEN)
-    if pid == 0:
-        _program(folder, claim, proc, alive)
-    os.close(0)
+    if program == 0:
+        _program(folder, claim, alive, enter)
+    _close(0)
     try:
         while True:
             ended, status = _wait()
-            if ended == pid:
+            if ended == program:
                 _ended(folder, status, alive)
     except _Childless:
-        _exit(0)  # no descendant is left
+        _unlink("alive")  # no descendant is left; a wrapper that was killed leaves the FIFO behind
+        _exit(0)
 
 
-def _loop(enter: Optional[Callable[[bytes], None]]) -> None:
+def _loop(join: Optional[Join], enter: Optional[Enter]) -> None:
     folder = _read(0, 4096)
     while folder:
         if folder == b".":
             _reap()
         elif _fork() == 0:
-            _wrap(folder, enter)
+            try:
+                _wrap(folder, join, enter)
+            finally:
+                _exit(EXIT_BROKEN)  # a wrapper that failed must never become a second launcher
         folder = _read(0, 4096)
 
 
-def run(enter: Optional[Callable[[bytes], None]] = None) -> None:
+def run(join: Optional[Join] = None, enter: Optional[Enter] = None) -> None:
     """Serve descriptor 0 until its end-of-file.
 
-    `enter(folder)` is called in a wrapper whose folder holds a file `enter`, before its program is forked:
-    it moves the calling process into the namespaces that the file names (it may fork and let the parents
-    exit; the process that returns is the wrapper). OSError means: refused.
+    `join(pid, start, own)` is called in a wrapper whose folder holds a file `join` with these three numbers;
+    it moves the wrapper into a group's PID namespace (it may fork, end the caller and return in the child).
+    `enter(spec)` is called in the child that becomes the program, when the request has a spec.
     """
     for number in _IGNORED:  # wrappers inherit it; _program() undoes it
         signal.signal(number, signal.SIG_IGN)
@@ -180,12 +188,9 @@ def run(enter: Optional[Callable[[bytes], None]] = None) -> None:
     gc.collect()
     gc.disable()
     gc.freeze()
-    me = os.getpid()
     while True:
         try:
-            _loop(enter)
+            _loop(join, enter)
             return
         except OSError:
-            if os.getpid() != me:
-                _exit(EXIT_BROKEN)  # a wrapper that failed must never become a second launcher
             os.write(0, b"!")

@@ -28,7 +28,7 @@ def _read_all(path: str) -> bytes:
     """The whole file: one read of a /proc list can give a part of it."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        parts = []
+        parts: List[bytes] = []
         while True:
             part = os.read(fd, 65536)
             if not part:
@@ -75,12 +75,18 @@ def descendants(pid: int) -> List[int]:
     return seen
 
 
+def stat_of(pid: int) -> Optional[List[bytes]]:
+    """The stat fields of a process from `state` on, None when it is gone."""
+    try:
+        return stat_fields(_read_all("/proc/%d/stat" % pid))[1]
+    except (OSError, ValueError):
+        return None
+
+
 def state_of(pid: int) -> str:
     """The state letter of a process, "" when it is gone."""
-    try:
-        return stat_fields(_read_all("/proc/%d/stat" % pid))[1][0].decode("ascii")
-    except (OSError, ValueError):
-        return ""
+    fields = stat_of(pid)
+    return fields[0].decode("ascii") if fields else ""
 
 
 def command_name(pid: int) -> str:

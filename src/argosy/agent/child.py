@@ -1,0 +1,88 @@
+"""Work that would block the agent, done in a forked child that answers with one JSON value.
+
+The child keeps none of the agent's descriptors (an inherited lock or socket would outlive the agent). If the
+agent dies, the child finishes its work unseen; so the work must be such that it may be done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any, Callable, Optional
+
+from .loop import Loop
+
+Answer = Callable[[Any, Optional[str]], None]
+
+
+def default_signals() -> None:
+    """Undo the agent's signal dispositions in a forked child."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+class Child:
+    """A forked child at work; `answer(value, None)` or `answer(None, error)` is called once, unless dropped."""
+
+    def __init__(self, loop: Loop, work: Callable[[], Any], answer: Answer) -> None:
+        """Fork. Raises OSError when that is not possible."""
+        self._loop, self._answer = loop, answer
+        self._parts = b""
+        self._fd, theirs = os.pipe()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            os.close(self._fd)
+            os.close(theirs)
+            raise
+        if self.pid == 0:
+            _work(work, theirs)
+        os.close(theirs)
+        os.set_blocking(self._fd, False)
+        loop.on_read(self._fd, self._read)
+
+    def _read(self) -> None:
+        try:
+            part = os.read(self._fd, 65536)
+        except BlockingIOError:
+            return
+        if part:
+            self._parts += part
+            return
+        self._close()
+        try:
+            value, error = json.loads(self._parts.decode("utf-8"))
+        except ValueError:
+            value, error = None, "it was killed"
+        self._answer(value, error)
+
+    def _close(self) -> None:
+        self._loop.forget(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        os.waitpid(self.pid, 0)
+
+    def drop(self) -> None:
+        """End it at once; nobody is told."""
+        if self._fd >= 0:
+            os.kill(self.pid, signal.SIGKILL)
+            self._close()
+
+
+def _work(work: Callable[[], Any], out: int) -> None:
+    try:
+        default_signals()
+        os.closerange(3, out)
+        os.closerange(out + 1, 4096)
+        try:
+            value = [work(), None]
+        except Exception as error:
+            value = [None, "%s" % error if str(error) else type(error).__name__]
+        body = json.dumps(value).encode("ascii")
+        while body:
+            body = body[os.write(out, body) :]
+    finally:
+        os._exit(0)

@@ -1,0 +1,186 @@
+"""Sorts streams by what they are for: the control stream of a server, and the ops that answer one question."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from . import __version__, facts
+from .host import Host
+from .link import CONTROL_MAX_BYTES, Message, Stream
+from .loop import Loop, Timer
+from .sessions import Exec, Forward, Get, Logs, Put, attempt_of
+
+PROTOCOL = 1
+HEARTBEAT_S = 2.0
+
+
+class Control:
+    """One control stream: heartbeats while nothing else is sent."""
+
+    def __init__(self, loop: Loop, stream: Stream, server: str, life: int) -> None:
+        self.stream, self.server, self.life = stream, server, life
+        self._loop = loop
+        self._timer: Optional[Timer] = None
+        stream.max_bytes = CONTROL_MAX_BYTES
+        self._beat()
+
+    def _beat(self) -> None:
+        if self.stream.ended:
+            return
+        since = self._loop.now() - self.stream.sent_at
+        if since >= HEARTBEAT_S - 0.05:
+            self.stream.send({"type": "heartbeat", "at": time.time()})
+            since = 0.0
+        self._timer = self._loop.after(HEARTBEAT_S - since, self._beat)
+
+    def close(self) -> None:
+        """Send no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.stream.close()
+
+
+class Desk:
+    """Where every stream's first line arrives."""
+
+    def __init__(self, host: Host, host_facts: Dict[str, Any]) -> None:
+        self.host, self.facts = host, host_facts
+        self.controls: List[Control] = []
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a control stream came or went."""
+        self._loop = host.place.loop
+        host.send = self.send
+
+    def send(self, message: Message) -> bool:
+        """Tell all control streams; whether there was one."""
+        for control in list(self.controls):
+            control.stream.send(message)
+        return bool(self.controls)
+
+    def first(self, stream: Stream, message: Message) -> None:
+        """The first line of a stream."""
+        op = message.get("op")
+        if op == "control":
+            self._control(stream, message)
+        elif op in ("logs", "exec", "put", "get", "forward"):
+            kind = {"logs": Logs, "exec": Exec, "put": Put, "get": Get, "forward": Forward}[op]
+            kind(self.host, stream, message)
+        elif op == "chaos":
+            self._chaos(stream, message)
+        elif op == "status":
+            self._answer(stream, self.status())
+        elif op == "history":
+            found = self.host.history(str(message.get("group") or ""))
+            self._answer(stream, {"attempts": found})
+        elif op == "forget":
+            self.host.forget(str(message["group"]))
+            self._answer(stream, {"ok": True})
+        else:
+            text = "unknown op %r" % (op,)
+            stream.fail("InputError", "agent/unknown-op", text, ["is the agent older than the server?"])
+
+    @staticmethod
+    def _answer(stream: Stream, message: Message) -> None:
+        stream.send(message)
+        stream.close()
+
+    # -- control --------------------------------------------------------------------------------
+
+    def _control(self, stream: Stream, message: Message) -> None:
+        if int(message["protocol"]) != PROTOCOL:
+            text = "this agent speaks protocol %d" % PROTOCOL
+            stream.fail("Conflict", "agent/protocol", text, ["restart the agent of this version"])
+            return
+        server, life = str(message["server"]), int(message["life"])
+        for other in list(self.controls):
+            if other.server == server and other.life > life:
+                text = "a later life of that server is connected"
+                stream.fail("Conflict", "agent/older-life", text)
+                return
+            if other.server == server:
+                self._gone(other)
+        control = Control(self._loop, stream, server, life)
+        stream.on_line = self._line(control)
+        stream.on_end = lambda: self._gone(control)
+        stream.send(self._hello())
+        for known in self.host.welcome():
+            stream.send(known)
+        self.controls.append(control)
+        for lease in list(self.host.place.journal.of("lease")):
+            self.host.told(lease)
+        self.on_change()
+
+    def _hello(self) -> Message:
+        place = self.host.place
+        return {
+            "type": "hello", "protocol": PROTOCOL, "agent": __version__, "boot_id": place.boot,
+            "pid": place.me.pid, "facts": self.facts,
+        }  # fmt: skip
+
+    def _line(self, control: Control) -> Callable[[Message], None]:
+        def take(message: Message) -> None:
+            op = message.get("op")
+            if op == "assign":
+                self.host.assign(message)
+            elif op == "release":
+                self.host.release(str(message["lease"]))
+            elif op == "ping":
+                control.stream.send({"type": "pong", "n": message.get("n"), "at": time.time()})
+
+        return take
+
+    def _gone(self, control: Control) -> None:
+        control.close()
+        if control in self.controls:
+            self.controls.remove(control)
+            self.on_change()
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def _chaos(self, stream: Stream, message: Message) -> None:
+        attempt = attempt_of(self.host, stream, message)
+        if attempt is None:
+            return
+        what = str(message["what"])
+        if what not in ("kill", "freeze", "thaw"):
+            stream.fail("InputError", "agent/unknown-chaos", "unknown: %s" % what)
+            return
+        if not attempt.break_it(what, int(message.get("signal") or signal.SIGKILL)):
+            stream.fail("Conflict", "agent/not-running", "nothing of %s runs now" % attempt.id)
+            return
+        self._answer(stream, {"ok": True})
+
+    def status(self) -> Message:
+        """Everything, for people and for tests."""
+        host, place = self.host, self.host.place
+        cpu, rss = facts.usage([os.getpid()])
+        return {
+            "agent": __version__, "pid": place.me.pid, "boot_id": place.boot, "home": place.home,
+            "facts": self.facts, "report": host.full_report(), "usage": host.usage(),
+            "groups": {
+                name: group.network.record() if group.network is not None else None
+                for name, group in host.groups.items()
+            },
+            "logs": {
+                attempt.id: {"end": log.end, "kept": log.kept}
+                for attempt in host.attempts.values()
+                for log in ([attempt.log()] if os.path.exists(attempt.output) else [])
+            },
+            "launcher": place.launcher.pid, "controls": [c.server for c in self.controls],
+            "journal_behind": place.journal.behind, "journal_skipped": place.journal.skipped,
+            "cpu_s": cpu, "rss_bytes": rss,
+        }  # fmt: skip
+
+
+def read_capacity(text: str) -> Dict[str, Any]:
+    """Facts that replace the machine's own (`--capacity`), for a virtual host. Raises ValueError."""
+    import json
+
+    value = json.loads(text) if text else {}
+    if not isinstance(value, dict) or not all(re.fullmatch("[a-z_]+", str(k)) for k in value):
+        raise ValueError("--capacity is no JSON object of facts")
+    return value

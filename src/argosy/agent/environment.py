@@ -1,0 +1,163 @@
+"""The environment of a program: clean, and the same whoever started the server or the agent. Pure."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional
+
+LOGIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BOTH = ("ARGOSY_", "SKYPILOT_")
+
+
+@dataclass(frozen=True)
+class User:
+    """Whose home the programs see."""
+
+    name: str
+    home: str
+    zone: str = ""
+    """TZ of the host, "" when it has none."""
+
+
+def this_user() -> User:
+    """The user that the agent runs as (read once, at start)."""
+    zone = os.environ.get("TZ", "")
+    try:
+        entry = pwd.getpwuid(os.getuid())
+        return User(entry.pw_name, entry.pw_dir, zone)
+    except KeyError:  # a container that runs as a number
+        return User(str(os.getuid()), os.environ.get("HOME", "/"), zone)
+
+
+@dataclass(frozen=True)
+class Where:
+    """What only the host knows of a node."""
+
+    cwd: str
+    peers: str
+    """Path of the peers file."""
+    hostname: str
+    """Own name, or own address where names do not work."""
+    checkpoints: str
+    shared: str
+    gpus_on_host: int = 0
+
+
+def compose(
+    user: User,
+    group: Mapping[str, Any],
+    task: Mapping[str, Any],
+    order: Mapping[str, Any],
+    book: Mapping[str, Any],
+    where: Where,
+) -> Dict[str, str]:
+    """The whole environment of one attempt; dictionaries as the protocol has them."""
+    env: Dict[str, str] = {
+        "PATH": LOGIN_PATH,
+        "HOME": user.home,
+        "USER": user.name,
+        "LOGNAME": user.name,
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if user.zone:
+        env["TZ"] = user.zone
+    env.update(_facts(group, task, order))
+    env.update(_addresses(order, book))
+    env.update({name: str(value) for name, value in (task.get("env") or {}).items()})
+    env.update({name: str(value) for name, value in (task.get("secrets") or {}).items()})
+    env.update(
+        PWD=where.cwd,
+        ARGOSY_PEERS=where.peers,
+        ARGOSY_HOSTNAME=where.hostname,
+        ARGOSY_CHECKPOINT_DIR=where.checkpoints,
+        ARGOSY_SHARED_DIR=where.shared,
+        ARGOSY_MARK=str(order["attempt"]),
+    )
+    devices = visible_devices(order.get("gpu_indices") or [], where.gpus_on_host)
+    if devices is not None and "CUDA_VISIBLE_DEVICES" not in (task.get("env") or {}):
+        env["CUDA_VISIBLE_DEVICES"] = devices
+    return env
+
+
+def visible_devices(indices: List[int], gpus_on_host: int) -> Optional[str]:
+    """What CUDA_VISIBLE_DEVICES is set to; None: leave it unset (a host without GPUs)."""
+    if indices or gpus_on_host:
+        return ",".join(str(index) for index in indices)
+    return None
+
+
+def _facts(
+    group: Mapping[str, Any], task: Mapping[str, Any], order: Mapping[str, Any]
+) -> Dict[str, str]:
+    """What the order says; the control plane's own values (in the task's `env`) win."""
+    both = {
+        "NODE_RANK": order["index"],
+        "SETUP_NODE_RANK": order["index"],
+        "NUM_NODES": task.get("num_nodes", 1),
+        "NUM_GPUS_PER_NODE": task.get("gpus", 0),
+        "SETUP_NUM_GPUS_PER_NODE": task.get("gpus", 0),
+        "JOBGROUP_NAME": group.get("name", ""),
+        "MANAGED_JOB_ID": group.get("job_id", ""),
+        "USER": group.get("user", ""),
+    }
+    env = {prefix + name: str(value) for name, value in both.items() for prefix in BOTH}
+    env.update(
+        ARGOSY_GROUP=str(group.get("name", "")),
+        ARGOSY_TASK=str(order["task"]),
+        ARGOSY_NODE=str(order["node"]),
+        ARGOSY_ATTEMPT=str(order["number"]),
+        ARGOSY_INCARNATION=str(order["incarnation"]),
+        ARGOSY_RESTART_REASON=str(order.get("restart_reason") or ""),
+    )
+    return env
+
+
+def _addresses(order: Mapping[str, Any], book: Mapping[str, Any]) -> Dict[str, str]:
+    """The addresses that are known so far."""
+    env: Dict[str, str] = {}
+    nodes = sorted(book.get("nodes") or [], key=lambda node: (node["task"], node["index"]))
+    own = [n.get("address") or "" for n in nodes if n["task"] == order["task"]]
+    for prefix in BOTH:
+        env[prefix + "NODE_IPS"] = env[prefix + "SETUP_NODE_IPS"] = "\n".join(own)
+    for node in nodes:
+        if node.get("address"):
+            name = "".join(c if c.isalnum() else "_" for c in node["task"]).upper()
+            env["ARGOSY_HOST_%s_%d" % (name, node["index"])] = node["address"]
+    return env
+
+
+def peers(
+    group: Mapping[str, Any],
+    order: Mapping[str, Any],
+    book: Mapping[str, Any],
+    ports_by_task: Mapping[str, List[int]],
+    address_by_balanced: Mapping[str, str],
+) -> Dict[str, Any]:
+    """The content of the peers file, as one node sees it."""
+    keys = ("task", "index", "name", "address", "attempt", "live", "healthy")
+    nodes = [
+        dict({key: node.get(key) for key in keys}, ports=ports_by_task.get(node["task"], []))
+        for node in book.get("nodes") or []
+    ]
+    me = [n for n in nodes if n["task"] == order["task"] and n["index"] == order["index"]]
+    own = {key: me[0][key] for key in ("task", "index", "name", "address")} if me else {}
+    balanced = [
+        {
+            "task": entry["task"],
+            "name": entry.get("name", ""),
+            "address": address_by_balanced.get(entry["task"], ""),
+            "ports": entry.get("ports") or [],
+        }
+        for entry in book.get("balanced") or []
+    ]
+    return {
+        "version": book.get("version", 0),
+        "group": group.get("name", ""),
+        "incarnation": order["incarnation"],
+        "self": own,
+        "nodes": nodes,
+        "balanced": balanced,
+    }

@@ -1,0 +1,261 @@
+"""What the nodes of one group share on this machine: network, address book, names, proxy, shared folders.
+
+Several agents of one machine may serve one group (virtual hosts): they share `groups/GROUP/` and its network,
+which is ended by the last of them to leave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import Any, Callable, Dict, List, Optional
+
+from .child import Child
+from .loop import Loop
+from .net import balance, host, isolated, names, network, supervisor, trial
+from .processes import folder as folders
+
+Ready = Callable[[Optional[str]], None]
+"""Called with None when the network is there, else with what went wrong."""
+
+
+class Group:
+    """One group on this machine."""
+
+    def __init__(self, loop: Loop, shared: str, home: str, facts: Dict[str, Any]) -> None:
+        """`shared` is the machine's folder, `home` the agent's, `facts` the protocol's GROUP."""
+        self.facts = facts
+        self.book: Dict[str, Any] = {"version": -1, "nodes": [], "balanced": []}
+        self.folder = os.path.join(shared, "groups", safe_name(facts["id"]))
+        self.network: Optional[network.Network] = None
+        self._loop, self._shared, self._home = loop, shared, home
+        self._child: Optional[Child] = None
+        self._asking: List[Ready] = []
+        self._waiting: List[Ready] = []
+        self._nodes: List[str] = []
+        self._proxied = ""
+
+    @property
+    def names_work(self) -> bool:
+        """Whether programs resolve the names of their peers."""
+        return self.network is not None and self.network.names != "none"
+
+    def take_book(self, book: Dict[str, Any]) -> bool:
+        """Take a newer address book; False when it is not newer."""
+        if book.get("version", 0) <= self.book["version"]:
+            return False
+        self.book = dict(book)
+        self.book.setdefault("nodes", [])
+        self.book.setdefault("balanced", [])
+        return True
+
+    def full_book(self) -> Dict[str, Any]:
+        """The book, with the addresses that are known here where it has none yet."""
+        nodes = [
+            dict(node, address=node.get("address") or self.address(str(node["node"])))
+            for node in self.book["nodes"]
+        ]
+        return dict(self.book, nodes=nodes)
+
+    def address(self, node: str) -> str:
+        """The address of a node here, "" while there is none."""
+        return self.network.nodes.get(node, "") if self.network is not None else ""
+
+    def make_folders(self) -> None:
+        """The folders that the programs of the group share; says that this agent uses them. Raises OSError."""
+        for name in ("shared", "checkpoints", "users"):
+            os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
+        path = os.path.join(self.folder, "users", safe_name(self._home))
+        if not os.path.exists(path):
+            folders.write_once(path, json.dumps({"home": self._home}).encode())
+
+    def shared_folder(self) -> str:
+        """Where the group's programs exchange files."""
+        return os.path.join(self.folder, "shared")
+
+    def checkpoints(self, task: str) -> str:
+        """Where a task keeps its checkpoints; made here. Raises OSError."""
+        path = os.path.join(self.folder, "checkpoints", safe_name(task))
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        return path
+
+    def ensure(self, nodes: List[str], ready: Ready) -> None:
+        """See that the network exists with these nodes, those of the book and the balanced tasks."""
+        wanted = [node["node"] for node in self.book["nodes"]] + nodes
+        self._nodes = list(dict.fromkeys(self._nodes + wanted))
+        self._waiting.append(ready)
+        if self._child is None:
+            self._loop.soon(self._build)
+
+    def _build(self) -> None:
+        """One build for all that asked until now."""
+        if self._child is not None or not self._waiting:
+            return
+        asking, self._waiting, self._asking = self._waiting, [], self._waiting
+        assert asking is self._asking
+        facts, nodes, shared = self.facts, list(self._nodes), self._shared
+        balanced = [entry["task"] for entry in self.book["balanced"]]
+        place = os.path.join(self.folder, "net")
+        try:
+            self.make_folders()
+            self._child = Child(
+                self._loop, lambda: build(shared, place, facts, nodes, balanced), self._built
+            )
+        except OSError as error:
+            self._built(None, str(error))
+
+    def _built(self, record: Any, error: Optional[str]) -> None:
+        self._child = None
+        if record is not None:
+            self.network = network.from_record(record)
+            self._proxied = ""
+        asking, self._asking = self._asking, []
+        for ready in asking:
+            ready(error)
+        if self._waiting:
+            self._build()
+
+    def adopt(self) -> None:
+        """Take over the network that an earlier life of the agent left, if it is still there."""
+        found = network.load(os.path.join(self.folder, "net"))
+        if found is not None:
+            mode = isolated if found.mode == "isolated" else host
+            self.network = mode.adopt(found.record())
+
+    def spec(self, node: str, name: str, own_pids: bool) -> Dict[str, Any]:
+        """What an execution needs to enter the node's network and names."""
+        assert self.network is not None
+        mode = isolated if self.network.mode == "isolated" else host
+        spec: Dict[str, Any] = mode.enter_attempt(self.network, node, name, own_pids)
+        return spec
+
+    def node_name(self, node: str) -> str:
+        """The host name of a node."""
+        return "%s.%s" % (node, self.facts.get("name", ""))
+
+    def balanced_addresses(self) -> Dict[str, str]:
+        """Task -> address of the proxy for it."""
+        return dict(self.network.balanced) if self.network is not None else {}
+
+    def update_proxy(self, healthy_here: Dict[str, bool]) -> None:
+        """Tell the proxy which nodes to use; what this agent knows of its own attempts is newer than the book."""
+        if self.network is None or not self.network.balanced:
+            return
+        services = []
+        for entry in self.book["balanced"]:
+            backends = []
+            for node in self.book["nodes"]:
+                address = node.get("address") or self.address(node["node"])
+                if node["task"] != entry["task"] or not address or not node.get("live"):
+                    continue
+                healthy = healthy_here.get(str(node.get("attempt")), bool(node.get("healthy")))
+                backends.append(balance.Backend(address, healthy, False))
+            services.append(balance.Service(entry["task"], list(entry["ports"]), backends))
+        text = repr(services)
+        if text != self._proxied:
+            balance.write(self.network, services)
+            self._proxied = text
+
+    def revive(self) -> None:
+        """Start the way out and the proxy again if they died; cheap when they did not."""
+        if self.network is not None and self._child is None:
+            try:
+                supervisor.ensure(self.network, proxy=bool(self.network.balanced))
+            except (OSError, network.NetworkError) as error:
+                sys.stderr.write("network of %s: %s\n" % (self.facts["id"], error))
+
+    def leave(self) -> None:
+        """This agent needs the group no more; the last one ends the network. Shared files stay."""
+        if self._child is not None:
+            self._child.drop()
+            self._child = None
+        users = os.path.join(self.folder, "users")
+        try:
+            os.unlink(os.path.join(users, safe_name(self._home)))
+            left = [name for name in os.listdir(users) if in_use(os.path.join(users, name))]
+        except OSError:
+            left = []
+        found = self.network or network.load(os.path.join(self.folder, "net"))
+        if found is None or left:
+            return
+        mode = isolated if found.mode == "isolated" else host
+        record = found.record()
+        self.network = None
+        Child(self._loop, lambda: mode.destroy(record), lambda *_: None)
+
+    def remove(self) -> None:
+        """Remove the shared folder too (after `forget`)."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def in_use(path: str) -> bool:
+    """Whether the agent that wrote a `users` file lives, or a program that it started."""
+    try:
+        with open(path) as file:
+            home = json.load(file)["home"]
+    except (OSError, ValueError, KeyError):
+        return False
+    if locked_by_agent(home):
+        return True
+    attempts = os.path.join(home, "attempts")
+    try:
+        for attempt in os.listdir(attempts):
+            for part in ("setup", "run"):
+                fd = folders.open_alive(os.path.join(attempts, attempt, part))
+                if fd >= 0:
+                    holds = folders.held(fd)
+                    os.close(fd)
+                    if holds:
+                        return True
+    except OSError:
+        pass
+    return False
+
+
+def locked_by_agent(home: str) -> bool:
+    """Whether an agent lives in that home."""
+    import fcntl
+
+    try:
+        fd = os.open(os.path.join(home, "agent.lock"), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def safe_name(text: str) -> str:
+    """A file name for any text, the same for the same text, different for different ones."""
+    if text and all(c.isalnum() or c in "-_." for c in text) and text[0] != "." and text.isascii():
+        return text if len(text) <= 200 else text[:100] + "~" + text[-90:]
+    body = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "%%%x" % ord(c) for c in text)
+    return "~" + (body if len(body) <= 200 else body[:100] + "~" + body[-90:])
+
+
+def build(
+    shared: str, place: str, facts: Dict[str, Any], nodes: List[str], balanced: List[str]
+) -> Dict[str, Any]:
+    """Ensure the network of a group; its record. Runs in a child. Raises NetworkError."""
+    tried = trial.trial(shared, facts.get("network") or "auto")
+    if tried["mode"] == "none":
+        raise network.NetworkError(str(tried["failed_step"]), str(tried["reason"]), str(tried["hint"]))
+    mark = safe_name(str(facts["id"]))
+    if tried["mode"] == "isolated":
+        made = isolated.build(
+            place, mark, nodes, None, balanced, bool(tried["way_out"]), bool(tried["pid_namespaces"])
+        )
+    else:
+        if facts.get("names") is True and tried["names"] == "none":
+            raise network.NetworkError("names", str(tried["reason"]), str(tried["hint"]))
+        made = host.build(place, mark, nodes, None, balanced, str(tried["names"]))
+    if facts.get("names") is not False:
+        names.rewrite(made.hosts, names.compose(str(facts.get("name", "")), made))
+    supervisor.ensure(made, proxy=bool(made.balanced))
+    return made.record()

@@ -1,0 +1,103 @@
+"""Whether a running attempt is healthy: its readiness probe at work, of whichever kind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any, Callable, Dict, List, Optional
+
+from .groups import Group
+from .guests import Guest
+from .logs.log import Log
+from .place import Place
+from .probes import Answered, LogMatch, Watch, read_ready
+
+SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
+Invite = Callable[[List[str], bool], Guest]
+
+
+def shell() -> str:
+    """The shell that runs scripts: bash where there is one."""
+    return next((path for path in SHELLS if os.path.exists(path)), SHELLS[-1])
+
+
+class Health:
+    """The health of one attempt; without a probe it is healthy from `start` to `end`."""
+
+    def __init__(self, place: Place, group: Group, node: str, log: Callable[[], Log]) -> None:
+        self.healthy = False
+        self.on_change: Callable[[], None] = lambda: None
+        self._place, self._group, self._node, self._log = place, group, node, log
+        self._watch: Optional[Watch] = None
+        self._match: Optional[LogMatch] = None
+        self._offset = 0
+        self._over = False
+
+    def start(self, ready: Optional[Dict[str, Any]], invite: Invite, dismiss: Callable[[Guest], None]) -> None:
+        """The program runs: begin to look. `invite` and `dismiss` run a command beside it."""
+        probe = read_ready(ready)
+        if probe is None:
+            self._set(True)
+            return
+        if self._watch is not None:
+            return
+        watch = self._watch = Watch(self._place.loop, probe, lambda healthy, _: self._set(healthy))
+        if probe.kind == "log":
+            self._match = LogMatch(probe.text)
+            self.log_grew()
+        elif probe.kind == "command":
+            text, limit = probe.text, probe.timeout
+            watch.start_asking(lambda answer: self._run(text, limit, answer, invite, dismiss))
+        else:
+            prober = self._place.prober(self._group)
+            watch.start_asking(lambda answer: prober.ask(self._node, probe, answer))
+
+    def log_grew(self) -> None:
+        """Search what is new in the log, if that is the probe."""
+        while self._match is not None and self._watch is not None and not self._watch.healthy:
+            start, data = self._log().read(self._offset)
+            if not data:
+                return
+            self._offset = start + len(data)
+            if self._match.feed(data):
+                self._watch.matched()
+
+    def _run(
+        self, text: str, limit: float, answer: Answered, invite: Invite, dismiss: Callable[[Guest], None]
+    ) -> None:
+        """Run the probe's command; exit code 0 within its time-out means yes."""
+        loop = self._place.loop
+        try:
+            guest = invite([shell(), "-c", text], False)
+        except (OSError, LookupError) as error:
+            words = str(error)
+            loop.soon(lambda: answer(False, words))
+            return
+        late = loop.after(limit, lambda: guest.signal(signal.SIGKILL))
+
+        def ended() -> None:
+            late.cancel()
+            dismiss(guest)
+            answer(guest.status == 0, "wait status %s" % guest.status)
+
+        def drain(fd: int) -> None:
+            if not os.read(fd, 65536):
+                loop.forget(fd)
+
+        guest.close_input()
+        loop.on_read(guest.out, lambda: drain(guest.out))
+        loop.on_read(guest.err, lambda: drain(guest.err))
+        guest.on_end = ended
+
+    def _set(self, healthy: bool) -> None:
+        if healthy != self.healthy and not (healthy and self._over):
+            self.healthy = healthy
+            self.on_change()
+
+    def end(self) -> None:
+        """The program is being stopped or has ended: not healthy any more, and no more looks."""
+        self._over = True
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        self._set(False)

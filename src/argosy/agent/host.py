@@ -1,0 +1,411 @@
+"""The agent's memory of what it was told and what became of it: leases, groups, attempts, reports.
+
+Assignments and serials are per lease. Silence about a lease changes nothing; only an assignment that does not
+list an attempt, or a release, ends it. A lease that was released is never taken again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+from . import facts
+from .attempts import Attempt
+from .decide import Stage
+from .groups import Group, safe_name
+from .place import Place
+
+RELEASED_MAX = 2000
+EVENTS_MAX = 200
+REVIVE_EVERY = 5.0
+USAGE_EVERY = 10.0
+LOGS_MAX_BYTES = 20 << 30
+"""What the logs of ended attempts may take together; then the oldest go."""
+
+Message = Dict[str, Any]
+
+
+class Host:
+    """All leases of one agent. `send` gives a message to every control stream; whether there was one."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.attempts: Dict[str, Attempt] = {}
+        self.groups: Dict[str, Group] = {}
+        self.send: Callable[[Message], bool] = lambda message: False
+        self.on_empty: Callable[[], None] = lambda: None
+        """Called when the last lease is gone."""
+        self._changed: Set[str] = set()
+        self._full = self._scheduled = False
+        self._events: List[Message] = []
+        self._ticking = False
+        self._usage_at = 0.0
+
+    # -- what was there before ------------------------------------------------------------------
+
+    def adopt(self) -> None:
+        """Take over everything that an earlier life of the agent has written down."""
+        journal = self.place.journal
+        for name, lease in list(journal.of("lease").items()):
+            group = self._group(lease["group"])
+            book = journal.get("book", str(lease["group"]["id"]))
+            if book:
+                group.take_book(book)
+            group.adopt()
+        for name, record in list(journal.of("attempt").items()):
+            if record.get("gone") or record["lease"] not in journal.of("lease"):
+                continue
+            lease = journal.of("lease")[record["lease"]]
+            task = journal.get("task", name) or {}
+            self._add(record, task, self._group(lease["group"])).adopt()
+        for attempt in list(self.attempts.values()):
+            attempt.advance()
+        for name in list(journal.of("lease")):
+            self._settle(name)
+        self._tick()
+
+    # -- what the server says -------------------------------------------------------------------
+
+    def assign(self, message: Message) -> None:
+        """Take an assignment, unless a newer one was taken or the lease was released."""
+        name, serial = str(message["lease"]), _serial(message["serial"])
+        journal = self.place.journal
+        known = journal.get("lease", name)
+        if journal.get("released", name) is not None or (known and known.get("released")):
+            self._changed_lease(name)
+            return
+        if known is not None:
+            older = int(message["group"]["incarnation"]) < int(known["group"]["incarnation"])
+            if serial < _serial(known["serial"]) or older:
+                return
+            if serial == _serial(known["serial"]):
+                self._take_book(message)
+                self._changed_lease(name)
+                return
+        journal.put("lease", name, {"serial": list(serial), "group": message["group"]})
+        group = self._group(message["group"])
+        group.facts = message["group"]
+        self._take_book(message)
+        for order in message["orders"]:
+            self._order(name, order, message["tasks"], group)
+        listed = {str(order["attempt"]) for order in message["orders"]}
+        for attempt in self._of_lease(name):
+            if attempt.id not in listed:
+                self._drop(attempt)
+        self._changed_lease(name)
+        self._tick()
+
+    def _order(self, lease: str, order: Message, tasks: Message, group: Group) -> None:
+        """One attempt's order; its goal never shrinks, and what has ended stays ended."""
+        name = str(order["attempt"])
+        attempt = self.attempts.get(name)
+        if attempt is None:
+            if self.place.journal.get("attempt", name) is not None:
+                return  # it was here, has ended, and nobody listed it any more
+            task = tasks[order["task"]]
+            record = {
+                "order": order, "lease": lease, "group": group.facts["id"], "boot": self.place.boot,
+                "stage": 0, "at": time.time(),
+                "ports": {t: list(v.get("balance") or []) for t, v in tasks.items()},
+            }  # fmt: skip
+            self.place.journal.put("task", name, task)
+            attempt = self._add(record, task, group)
+            attempt.save()
+        else:
+            goal = max(int(order["goal"]), int(attempt.record["order"]["goal"]))
+            merged = dict(order, goal=goal)
+            if merged != attempt.record["order"]:
+                attempt.record["order"] = merged
+                attempt.save()
+        self.place.loop.soon(attempt.advance)
+
+    def _drop(self, attempt: Attempt) -> None:
+        """No assignment lists it any more: it ends, and is forgotten once that was reported."""
+        if not attempt.record.get("dropped"):
+            attempt.record["dropped"] = True
+            attempt.save()
+        self.place.loop.soon(attempt.advance)
+
+    def release(self, lease: str) -> None:
+        """End everything of a lease, then forget it; unknown is remembered, so that it never starts."""
+        journal = self.place.journal
+        known = journal.get("lease", lease)
+        if known is None:
+            self._bury(lease)
+            return
+        journal.put("lease", lease, dict(known, released=True))
+        for attempt in self._of_lease(lease):
+            self._drop(attempt)
+        self._settle(lease)
+
+    def forget(self, group: str) -> None:
+        """Remove the logs and working directories of a group's ended attempts."""
+        for name, record in list(self.place.journal.of("attempt").items()):
+            if record["group"] == group and record.get("gone"):
+                self._remove(name, record)
+        if group not in self.groups and os.path.isdir(self._group_folder(group)):
+            shutil.rmtree(self._group_folder(group), ignore_errors=True)
+
+    def _group_folder(self, group: str) -> str:
+        return os.path.join(self.place.shared, "groups", safe_name(group))
+
+    def _remove(self, name: str, record: Message) -> None:
+        journal = self.place.journal
+        shutil.rmtree(self._folder(name), ignore_errors=True)
+        work = record.get("work")
+        users = [a.record.get("work") for a in self.attempts.values()]
+        if work and work not in users:
+            shutil.rmtree(work, ignore_errors=True)
+            journal.put("setup", os.path.basename(work), None)
+        journal.put("attempt", name, None)
+
+    def _folder(self, attempt: str) -> str:
+        return os.path.join(self.place.home, "attempts", safe_name(attempt))
+
+    # -- groups and leases ----------------------------------------------------------------------
+
+    def _group(self, given: Message) -> Group:
+        name = str(given["id"])
+        if name not in self.groups:
+            place = self.place
+            self.groups[name] = Group(place.loop, place.shared, place.home, given)
+        return self.groups[name]
+
+    def _take_book(self, message: Message) -> None:
+        group = self._group(message["group"])
+        book = message.get("book")
+        if not book or not group.take_book(book):
+            return
+        name = str(message["group"]["id"])
+        self.place.journal.put("book", name, book)
+        for attempt in self.attempts.values():
+            if attempt.group is group and attempt.record.get("prepared"):
+                if attempt.stage is not Stage.ENDED:
+                    self._quietly(attempt.write_peers)
+        self._update_proxy(group)
+
+    def _quietly(self, action: Callable[[], None]) -> None:
+        """For files that are written again with the next news: a full disk is told, not fatal."""
+        try:
+            action()
+        except OSError as error:
+            self._event("", "", "write-failed", "%s: %s" % (error.filename, error.strerror))
+
+    def _update_proxy(self, group: Group) -> None:
+        healthy = {a.id: a.healthy for a in self.attempts.values() if a.group is group}
+        self._quietly(lambda: group.update_proxy(healthy))
+
+    def _add(self, record: Message, task: Message, group: Group) -> Attempt:
+        attempt = Attempt(self.place, record, task, group)
+        attempt.on_change = lambda: self._attempt_changed(attempt)
+        attempt.on_event = lambda code, text: self._event(
+            str(record["lease"]), attempt.id, code, text
+        )
+        self.attempts[attempt.id] = attempt
+        return attempt
+
+    def _of_lease(self, lease: str) -> List[Attempt]:
+        return [a for a in self.attempts.values() if a.record["lease"] == lease]
+
+    def _attempt_changed(self, attempt: Attempt) -> None:
+        self._changed_lease(str(attempt.record["lease"]))
+        self._update_proxy(attempt.group)
+        if attempt.stage is Stage.ENDED and attempt.record.get("dropped"):
+            self._settle(str(attempt.record["lease"]))
+
+    def _settle(self, lease: str) -> None:
+        """Forget a released lease when all of it has ended."""
+        known = self.place.journal.get("lease", lease)
+        attempts = self._of_lease(lease)
+        if not known or not known.get("released"):
+            return
+        if any(attempt.stage is not Stage.ENDED for attempt in attempts):
+            return
+        for attempt in attempts:
+            self._lay_down(attempt)
+        self._bury(lease)
+        self.place.journal.put("lease", lease, None)
+        self._leave_group(str(known["group"]["id"]))
+        self._full = True
+        self._schedule()
+        if not self.place.journal.of("lease"):
+            self.on_empty()
+
+    def _bury(self, lease: str) -> None:
+        journal = self.place.journal
+        journal.put("released", lease, {"at": time.time()})
+        released = list(journal.of("released"))
+        for old in released[: max(0, len(released) - RELEASED_MAX)]:
+            journal.put("released", old, None)
+
+    def _leave_group(self, name: str) -> None:
+        if any(lease["group"]["id"] == name for lease in self.place.journal.of("lease").values()):
+            return
+        group = self.groups.pop(name, None)
+        self.place.drop_prober(name)
+        self.place.journal.put("book", name, None)
+        if group is not None:
+            group.leave()
+
+    def _lay_down(self, attempt: Attempt) -> None:
+        """An ended attempt that nobody needs: only its log stays, and who it was."""
+        attempt.record["gone"] = True
+        attempt.save()
+        attempt.close()
+        self.place.journal.put("task", attempt.id, None)
+        self.attempts.pop(attempt.id, None)
+        self._cap_logs()
+
+    def _cap_logs(self) -> None:
+        """Free the logs of the oldest ended attempts when all together take too much."""
+        gone = [(n, r) for n, r in self.place.journal.of("attempt").items() if r.get("gone")]
+        sizes = {name: _disk_bytes(os.path.join(self._folder(name), "output")) for name, _ in gone}
+        total = sum(sizes.values())
+        for name, record in sorted(gone, key=lambda pair: float(pair[1]["at"])):
+            if total <= LOGS_MAX_BYTES:
+                return
+            total -= sizes[name]
+            self._remove(name, record)
+
+    # -- what the server hears ------------------------------------------------------------------
+
+    def lease_report(self, lease: str) -> Optional[Message]:
+        """The report of one lease, None when it is not known."""
+        known = self.place.journal.get("lease", lease)
+        if known is None:
+            return None
+        return {
+            "serial": known["serial"],
+            "attempts": [attempt.seen() for attempt in self._of_lease(lease)],
+        }
+
+    def full_report(self) -> Message:
+        """Everything there is."""
+        leases = {name: self.lease_report(name) for name in self.place.journal.of("lease")}
+        return dict(self._report(leases), full=True)
+
+    def _report(self, leases: Message) -> Message:
+        return {"type": "report", "at": time.time(), "boot_id": self.place.boot, "leases": leases}
+
+    def welcome(self) -> List[Message]:
+        """What a new control stream hears after the hello: the full report and events nobody heard."""
+        events, self._events = self._events, []
+        return [self.full_report()] + events
+
+    def _changed_lease(self, lease: str) -> None:
+        self._changed.add(lease)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self.place.loop.soon(self.send_reports)
+
+    def send_reports(self) -> None:
+        """Tell what has changed; an attempt that was dropped is forgotten once its end was told."""
+        self._scheduled = False
+        changed, self._changed = self._changed, set()
+        reports = {name: self.lease_report(name) for name in changed}
+        found = {name: report for name, report in reports.items() if report is not None}
+        full, self._full = self._full, False
+        if full:
+            heard = self.send(self.full_report())
+        elif found:
+            heard = self.send(self._report(found))
+        else:
+            return
+        if heard:
+            for name in found:
+                self.told(name)
+
+    def told(self, lease: str) -> None:
+        """A control stream heard of the lease."""
+        for attempt in self._of_lease(lease):
+            if attempt.stage is Stage.ENDED and attempt.record.get("dropped"):
+                self._lay_down(attempt)
+
+    def _event(self, lease: str, attempt: str, code: str, text: str) -> None:
+        message = {
+            "type": "event", "at": time.time(), "lease": lease, "attempt": attempt,
+            "code": code, "text": text,
+        }  # fmt: skip
+        if not self.send(message):
+            self._events = self._events[-EVENTS_MAX + 1 :] + [message]
+
+    # -- what ticks while something is held -----------------------------------------------------
+
+    def _tick(self) -> None:
+        """Every few seconds while there are leases: networks revived, usage told, the journal flushed."""
+        if self._ticking or not self.place.journal.of("lease"):
+            return
+        self._ticking = True
+        self.place.loop.after(REVIVE_EVERY, self._ticked)
+
+    def _ticked(self) -> None:
+        self._ticking = False
+        for group in self.groups.values():
+            group.revive()
+        self.place.journal.flush()
+        now = self.place.loop.now()
+        if now - self._usage_at >= USAGE_EVERY - 0.1:
+            self._usage_at = now
+            used = self.usage()
+            if used:
+                self.send({"type": "usage", "at": time.time(), "attempts": used})
+        self._tick()
+
+    def usage(self) -> Message:
+        """CPU seconds and memory of every attempt that runs."""
+        used = {}
+        for attempt in self.attempts.values():
+            pids = attempt.processes()
+            if pids:
+                cpu, rss = facts.usage(pids)
+                used[attempt.id] = {"cpu_s": round(cpu, 2), "rss_bytes": rss, "gpu": None}
+        return used
+
+    def history(self, group: str) -> List[Message]:
+        """Ended attempts of a group ("": of all) whose logs are still here."""
+        found = []
+        for name, record in self.place.journal.of("attempt").items():
+            if group in ("", record["group"]) and record["stage"] == int(Stage.ENDED):
+                order = record["order"]
+                found.append(
+                    {
+                        "attempt": name, "group": record["group"], "lease": record["lease"],
+                        "node": order["node"], "task": order["task"], "number": order["number"],
+                        "incarnation": order["incarnation"], "outcome": record.get("outcome"),
+                        "exit_code": record.get("exit_code"), "signal": record.get("signal"),
+                        "cause": record.get("cause", ""), "at": record["at"],
+                        "log_bytes": _disk_bytes(os.path.join(self._folder(name), "output")),
+                    }  # fmt: skip
+                )
+        return found
+
+    def log_of(self, name: str) -> Tuple[str, Optional[Attempt]]:
+        """(path of an attempt's log, the attempt if it is still held). Raises LookupError."""
+        attempt = self.attempts.get(name)
+        path = os.path.join(self._folder(name), "output")
+        if attempt is None and not os.path.exists(path):
+            raise LookupError("no log of %s is here" % name)
+        return path, attempt
+
+    def close(self) -> None:
+        """Free what this life holds; everything goes on."""
+        for attempt in self.attempts.values():
+            attempt.close()
+        for name in list(self.place.probers):
+            self.place.drop_prober(name)
+
+
+def _serial(value: List[int]) -> Tuple[int, int]:
+    return int(value[0]), int(value[1])
+
+
+def _disk_bytes(path: str) -> int:
+    try:
+        return os.stat(path).st_blocks * 512
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""Logs of attempts: files that programs append to, read by offset and time, followed, capped."""

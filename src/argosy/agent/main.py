@@ -1,0 +1,255 @@
+"""The agent's commands: `run`, `attach`, `launcher`, `version`.
+
+    run       be the agent of a home folder (one per folder; a second one is refused with exit code 7)
+    attach    join standard input and output to the agent's socket; ends with standard input
+    launcher  what `run` starts for its wrappers
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+from typing import Any, Dict, List, Optional
+
+from . import __version__
+
+IDLE_EXIT_S = 600.0
+EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
+LOG_MAX_BYTES = 4 << 20
+USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
+                 [--capacity JSON] [--detach]
+       agent attach --home DIR
+       agent version
+"""
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run one command; the exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    command, options = (words[0], _options(words[1:])) if words else ("", {})
+    if command == "run" and options is not None and "home" in options:
+        return run(options)
+    if command == "attach" and options is not None and "home" in options:
+        return attach(options["home"])
+    if command == "launcher":
+        launch()
+        return 0
+    if command == "version":
+        print(__version__)
+        return 0
+    sys.stderr.write(USAGE)
+    return EXIT_USAGE
+
+
+def _options(words: List[str]) -> Optional[Dict[str, str]]:
+    """`--name value` pairs (no argparse: it would cost every agent a megabyte); None when malformed."""
+    options: Dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word[2:].partition("=")
+        if not word.startswith("--") or name not in (
+            "home", "shared", "server-id", "idle-exit", "capacity", "detach",
+        ):  # fmt: skip
+            return None
+        if name == "detach":
+            options[name] = "1"
+        elif equals:
+            options[name] = value
+        elif rest:
+            options[name] = rest.pop(0)
+        else:
+            return None
+    return options
+
+
+def package_command(code: str) -> List[str]:
+    """How to run code that may import `agent` in a small interpreter, from a zip file or a folder."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    start = "import sys; sys.path.append(sys.argv[1]); sys.dont_write_bytecode = True; "
+    return [sys.executable, "-I", "-S", "-c", start + code, os.path.dirname(here)]
+
+
+def launch() -> None:
+    """The launcher's life."""
+    from .net import enter
+    from .processes import launcher
+
+    launcher.run(enter.join, enter.enter)
+
+
+def run(options: Dict[str, str]) -> int:
+    """Be the agent of a home folder until there is nothing to do."""
+    home = os.path.abspath(options["home"])
+    shared = os.path.abspath(options.get("shared") or home)
+    for folder in (home, shared, os.path.join(home, "attempts"), os.path.join(home, "work")):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    if options.get("detach") and not _detached(home):
+        return 0
+    lock = os.open(os.path.join(home, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.stderr.write("error: another agent lives in %s\n" % home)
+        return EXIT_CONFLICT
+    os.chdir(home)
+    Agent(home, shared, options).run()
+    return 0
+
+
+def _detached(home: str) -> bool:
+    """Go on in a process of one's own, with `agent.log` as its output; False in the caller, once it listens."""
+    ready, told = os.pipe()
+    if os.fork():
+        os.close(told)
+        os.read(ready, 1)  # ends when the agent has bound its socket, or has ended
+        return False
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    log = os.open(os.path.join(home, "agent.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    if os.fstat(log).st_size > LOG_MAX_BYTES:
+        os.ftruncate(log, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ["ARGOSY_AGENT_READY"] = str(told)
+    return True
+
+
+class Agent:
+    """All parts put together."""
+
+    def __init__(self, home: str, shared: str, options: Dict[str, str]) -> None:
+        from . import control, environment, facts, gpus, host, journal, link, loop, place
+        from .logs import tailer
+        from .processes import execution, folder
+
+        _plain_process()
+        self.loop = loop.Loop()
+        boot = folder.boot_id()
+        me = folder.identity_of(os.getpid(), boot)
+        assert me is not None
+        self._write_json(home, {"pid": me.pid, "start_time": me.started, "boot_id": boot})
+        given = control.read_capacity(options.get("capacity", ""))
+        found = facts.host_facts(home)
+        real_gpus = len(found["gpus"])
+        found.update(given, network={})
+        gpu_file = gpus.MACHINE_FILE if real_gpus else os.path.join(home, "gpus.json")
+        self.place = place.Place(
+            home=home,
+            shared=shared,
+            boot=boot,
+            me=me,
+            user=environment.this_user(),
+            gpus_on_host=real_gpus,
+            loop=self.loop,
+            journal=journal.Journal(os.path.join(home, "journal")),
+            launcher=execution.Launcher(
+                self.loop, package_command("from agent.main import launch; launch()")
+            ),
+            tailer=tailer.Tailer(self.loop),
+            gpus=gpus.Reservations(gpu_file, boot),
+        )
+        self.host = host.Host(self.place)
+        self.desk = control.Desk(self.host, found)
+        self.host.on_empty = self.desk.on_change = self._idle
+        self._idle_exit = float(options.get("idle-exit") or IDLE_EXIT_S)
+        self._idle_timer: Optional[loop.Timer] = None
+        self.host.adopt()
+        self.server = link.Server(self.loop, "agent.sock", self.desk.first)
+        self._try_network(shared)
+
+    @staticmethod
+    def _write_json(home: str, value: Dict[str, Any]) -> None:
+        path = os.path.join(home, "agent.json")
+        try:
+            with open(path + ".part", "w") as file:
+                json.dump(value, file)
+            os.rename(path + ".part", path)
+        except OSError as error:
+            sys.stderr.write("%s: %s\n" % (path, error))
+
+    def _try_network(self, shared: str) -> None:
+        """Find out which network works here, beside everything else; the facts then say so."""
+        from .child import Child
+        from .net import trial
+
+        def answer(value: Any, error: Optional[str]) -> None:
+            self.desk.facts["network"] = value if error is None else {"mode": "none", "reason": error}
+
+        Child(self.loop, lambda: trial.trial(shared), answer)
+
+    def run(self) -> None:
+        """Serve until idle for long enough, or told to end (SIGTERM): what runs goes on in either case."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.on_signal(number, self.loop.stop)
+        self._idle()
+        told = os.environ.pop("ARGOSY_AGENT_READY", "")
+        if told:
+            os.close(int(told))
+        try:
+            self.loop.run()
+        finally:
+            self.server.close()
+            self.host.close()
+            self.place.launcher.close()
+            self.place.tailer.close()
+            self.place.journal.close()
+            os.unlink("agent.sock")
+
+    def _idle(self) -> None:
+        """Begin or end the wait for nothing to do."""
+        busy = bool(self.place.journal.of("lease")) or bool(self.desk.controls)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        if not busy:
+            self._idle_timer = self.loop.after(self._idle_exit, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        if not self.place.journal.of("lease") and not self.desk.controls:
+            self.loop.stop()
+        else:
+            self._idle()
+
+
+def _plain_process() -> None:
+    """Undo what the starter's signal dispositions were: children inherit ignored ones."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def attach(home: str) -> int:
+    """Join standard input and output to the agent's socket; ends when standard input does."""
+    import selectors
+    import socket
+
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.chdir(home)
+        sock.connect("agent.sock")
+    except OSError as error:
+        sys.stderr.write("error: no agent answers in %s: %s\n" % (home, error.strerror))
+        return EXIT_UNREACHABLE
+    watch = selectors.DefaultSelector()
+    watch.register(0, selectors.EVENT_READ)
+    watch.register(sock, selectors.EVENT_READ)
+    while True:
+        for key, _ in watch.select():
+            data = os.read(0, 65536) if key.fd == 0 else sock.recv(65536)
+            if not data:
+                return 0
+            if key.fd == 0:
+                sock.sendall(data)
+            else:
+                while data:
+                    data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""What the agent tells the proxy, and what the proxy tells back: two small JSON files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any, Dict, List, Sequence
+
+from .network import Network, write_whole
+
+CONTROL = "balance.json"
+STATS = "balance-stats.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """A node behind a balanced address."""
+
+    address: str
+    healthy: bool = True  # False: gets no new connection, keeps those it has
+    draining: bool = False  # likewise, while it is on its way out
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A balanced task: the network has an address for it (`balanced`)."""
+
+    task: str
+    ports: Sequence[int]
+    backends: Sequence[Backend]
+
+
+def write(network: Network, services: Sequence[Service]) -> None:
+    """Tell the proxy all services of the group; it follows at once. Safe when nothing changed."""
+    listen = [
+        {
+            "name": "%s:%d" % (service.task, port),
+            "address": network.balanced[service.task],
+            "port": port,
+            "backends": [{**dataclasses.asdict(b), "port": port} for b in service.backends],
+        }
+        for service in services
+        for port in service.ports
+    ]
+    path = os.path.join(network.directory, CONTROL)
+    text = json.dumps({"listen": listen})
+    if _read(path) != text:
+        write_whole(path, text)
+
+
+def stats(network: Network) -> Dict[str, Any]:
+    """What the proxy last wrote ({} before the first time): at most a second old.
+
+    {"name:port": {"connections", "held", "refused", "error", "backends": {"address:port":
+    {"open", "connections", "failures", "bytes_in", "bytes_out"}}}}
+    """
+    text = _read(os.path.join(network.directory, STATS))
+    value: Dict[str, Any] = json.loads(text) if text else {}
+    return value
+
+
+def read_control(directory: str) -> List[Dict[str, Any]]:
+    """The proxy's side: what it shall listen to ([] when nothing was written)."""
+    text = _read(os.path.join(directory, CONTROL))
+    value: List[Dict[str, Any]] = json.loads(text)["listen"] if text else []
+    return value
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,113 @@
+"""Mode host: the machine's own network, one 127.x address for each node.
+
+Right for programs that bind $ARGOSY_HOSTNAME; two that bind 0.0.0.0 with one port get in each
+other's way. The functions are those of `isolated`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+from . import names as hosts_file
+from . import supervisor
+from .network import Network, from_record, load, locked, save, with_names
+
+# 127.64.0.0/10, away from 127.0.0.1, 127.0.0.53 and Debian's 127.0.1.1: 16,384 ranges of a /24
+FIRST, RANGES = 64 << 8, 1 << 14
+
+
+def build(
+    directory: str,
+    mark: str,
+    nodes: Sequence[str],
+    subnet: Optional[str] = None,
+    balanced: Sequence[str] = (),
+    names: str = "mount",
+) -> Network:
+    """Ensure an address for each node; `names` is what `trial` found: mount, nss_wrapper, none."""
+    directory = os.path.abspath(directory)
+    with locked(directory):
+        network = load(directory)
+        if network is None or network.mode != "host":
+            network = Network(
+                mode="host",
+                directory=directory,
+                mark=mark,
+                subnet=subnet or _free_subnet(directory, mark, len(nodes) + len(balanced)),
+                router="127.0.0.1",
+                nodes={},
+                balanced={},
+                names=names,
+                user=os.geteuid() != 0,
+            )
+        wanted = with_names(network, tuple(nodes), tuple(balanced))
+        if not os.path.exists(wanted.hosts):
+            hosts_file.rewrite(wanted.hosts, hosts_file.compose("local", wanted))
+        return save(wanted)
+
+
+def _free_subnet(directory: str, mark: str, count: int) -> str:
+    """A range that no other group beside this one has; chance keeps users apart."""
+    parent = os.path.dirname(directory)
+    taken = set()
+    for name in os.listdir(parent):
+        other = load(os.path.join(parent, name))
+        if other is not None and other.mode == "host":
+            taken.add(other.subnet)
+    if count > 200:
+        return "127.%d.0.0/16" % (128 + hashlib.sha256(mark.encode()).digest()[0] % 120)
+    start = int.from_bytes(hashlib.sha256(mark.encode()).digest()[:4], "big")
+    for step in range(RANGES):
+        number = FIRST + (start + step) % RANGES
+        subnet = "127.%d.%d.0/24" % (number >> 8, number & 255)
+        if subnet not in taken:
+            return subnet
+    return "127.63.0.0/24"
+
+
+def adopt(record: Mapping[str, Any]) -> Optional[Network]:
+    """The network of a record; nothing has to live for it."""
+    network = from_record(record)
+    return load(network.directory) or network
+
+
+def add_node(network: Network, name: str) -> Network:
+    """Ensure one more node."""
+    return build(network.directory, network.mark, [name], network.subnet, (), network.names)
+
+
+def add_balanced(network: Network, task: str) -> Network:
+    """Ensure an address for the proxy of one more task."""
+    return build(network.directory, network.mark, [], network.subnet, [task], network.names)
+
+
+def fresh_node(network: Network, name: str) -> None:
+    """Nothing to do: the network is the machine's."""
+
+
+def enter_attempt(
+    network: Network, node: str, hostname: str, pid_namespace: bool = True
+) -> Dict[str, Any]:
+    """What the launcher needs for an attempt: JSON. Nothing but names is its own."""
+    wrapper = network.names == "nss_wrapper"
+    return {
+        "mode": "host",
+        "names": network.names,
+        "join": None,
+        "binds": [list(pair) for pair in hosts_file.binds(network.directory, network.hosts)],
+        "hostname": hostname,
+        "user": network.user,
+        "uid": os.geteuid(),
+        "gid": os.getegid(),
+        "env": hosts_file.wrapper_environment(network.hosts) if wrapper else {},
+    }
+
+
+def destroy(record: Mapping[str, Any]) -> None:
+    """End the proxy and remove the directory; fine if all is gone. Attempts are not known here."""
+    network = from_record(record)
+    supervisor.stop(network)
+    shutil.rmtree(network.directory, ignore_errors=True)

@@ -1,0 +1,148 @@
+"""What a group's network on one machine is, as a value and as the record beside it on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import ipaddress
+import json
+import os
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+
+RECORD = "network.json"
+HOSTS = "hosts"
+NOT_ADDRESSES = 2  # the network's own and the last one
+
+
+class NetworkError(Exception):
+    """A step of the set-up failed; says which, why, and what the owner of the machine can do."""
+
+    def __init__(self, step: str, reason: str, hint: str = "") -> None:
+        super().__init__("%s: %s" % (step, reason))
+        self.step = step
+        self.reason = reason
+        self.hint = hint
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """The process that owns an isolated network; all three together are its identity."""
+
+    boot: str
+    pid: int
+    start: int  # clock ticks since boot
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """The network of one group on one machine."""
+
+    mode: str  # "isolated" or "host"
+    directory: str
+    mark: str
+    subnet: str
+    router: str  # address of the group's router; in mode host 127.0.0.1
+    nodes: Mapping[str, str]  # name -> address
+    balanced: Mapping[str, str]  # task -> address of the proxy for it
+    names: str = "mount"  # how programs see the hosts file: mount, nss_wrapper, none
+    holder: Optional[Holder] = None  # None: mode host
+    namespaces: str = ""  # folder, in the holder's mounts, with one file per network namespace
+    user: bool = False  # a user namespace is needed: the owner cannot mount
+    way_out: bool = False
+    pid_namespaces: bool = False
+
+    @property
+    def hosts(self) -> str:
+        """Path of the hosts file."""
+        return os.path.join(self.directory, HOSTS)
+
+    def record(self) -> Dict[str, Any]:
+        """The same as plain JSON values, for a journal."""
+        return dataclasses.asdict(self)
+
+    def number(self, node: str) -> int:
+        """The n-th address of the subnet is the node's; also names its interface."""
+        first = ipaddress.ip_network(self.subnet).network_address
+        return int(ipaddress.ip_address(self.nodes[node])) - int(first)
+
+
+def from_record(record: Mapping[str, Any]) -> Network:
+    """The value whose `record()` this is."""
+    fields = dict(record)
+    holder = fields.pop("holder")
+    return Network(holder=Holder(**holder) if holder else None, **fields)
+
+
+def load(directory: str) -> Optional[Network]:
+    """What the directory's record says; None if nothing was built there."""
+    try:
+        with open(os.path.join(directory, RECORD), encoding="utf-8") as file:
+            return from_record(json.load(file))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def save(network: Network) -> Network:
+    """Write the record, by rename, and give the network back."""
+    write_whole(os.path.join(network.directory, RECORD), json.dumps(network.record()))
+    return network
+
+
+def write_whole(path: str, text: str) -> None:
+    """Replace a file at once: readers see the old text or the new."""
+    part = "%s.%d" % (path, os.getpid())
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(part, path)
+
+
+@contextlib.contextmanager
+def locked(directory: str) -> Iterator[None]:
+    """Be the only one who changes this group's network; agents of one machine share it."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    fd = os.open(os.path.join(directory, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def with_names(network: Network, nodes: Tuple[str, ...], balanced: Tuple[str, ...]) -> Network:
+    """Add what is missing: nodes get addresses from below, balanced tasks from above.
+
+    An address, once given, stays. Raises NetworkError when the subnet is full.
+    """
+    subnet = ipaddress.ip_network(network.subnet)
+    first = int(subnet.network_address)
+    last = first + subnet.num_addresses - NOT_ADDRESSES
+    taken = {int(ipaddress.ip_address(a)) for a in network.nodes.values()}
+    taken |= {int(ipaddress.ip_address(a)) for a in network.balanced.values()}
+    free = [n for n in range(first + 2, last + 1) if n not in taken]
+    new_nodes = [n for n in dict.fromkeys(nodes) if n not in network.nodes]
+    new_tasks = [t for t in dict.fromkeys(balanced) if t not in network.balanced]
+    if len(new_nodes) + len(new_tasks) > len(free):
+        raise NetworkError(
+            "addresses",
+            "%s has room for %d nodes" % (network.subnet, subnet.num_addresses - 3),
+            "give the network a larger subnet, such as 10.77.0.0/20",
+        )
+    return dataclasses.replace(
+        network,
+        nodes={**network.nodes, **{n: _text(free[at]) for at, n in enumerate(new_nodes)}},
+        balanced={
+            **network.balanced,
+            **{t: _text(free[-1 - at]) for at, t in enumerate(new_tasks)},
+        },
+    )
+
+
+def _text(number: int) -> str:
+    return str(ipaddress.ip_address(number))
+
+
+def boot_id() -> str:
+    """What changes when the machine starts anew."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

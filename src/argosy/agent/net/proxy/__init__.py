@@ -1,0 +1,1 @@
+"""The process behind balanced addresses; it is started by `supervisor` and told by `balance`."""

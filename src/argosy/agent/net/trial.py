@@ -1,0 +1,160 @@
+"""What works here: tried, not guessed, by building a one-node group with all its parts.
+
+The answer is kept in a file for as long as the machine runs and its programs stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from typing import Any, Dict, List, Optional
+
+from . import enter, isolated, names
+from .linux import inside, router
+from .linux.hints import hint
+from .network import NetworkError, boot_id, write_whole
+
+FILE = "trial.json"
+NODE = "node-0"
+NO_NAMES = "install libnss-wrapper, or allow user namespaces, or run the agent as root"
+
+
+def trial(directory: str, wanted: str = "auto", way_out: Optional[bool] = None) -> Dict[str, Any]:
+    """Find out what works, or read what was found on this boot; see the package for the keys.
+
+    A failure is remembered too; `forget` makes the next call try again.
+    """
+    if way_out is None:
+        way_out = router.host_has_default_route()
+    key = [boot_id(), os.geteuid(), wanted, way_out, _programs()]
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    path = os.path.join(directory, FILE)
+    known = _read(path)
+    name = "%s-%s" % (wanted, way_out)
+    if known.get(name, {}).get("key") == key:
+        answer: Dict[str, Any] = known[name]["answer"]
+        return answer
+    answer = _try(directory, wanted, way_out)
+    write_whole(path, json.dumps({**known, name: {"key": key, "answer": answer}}))
+    return answer
+
+
+def forget(directory: str) -> None:
+    """Let the next `trial` try again."""
+    path = os.path.join(directory, FILE)
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def _programs() -> List[Optional[str]]:
+    """What an administrator may change between two trials of one boot."""
+    return [router.find_program("nft"), router.way_out_problem()]
+
+
+def _read(path: str) -> Dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            value: Dict[str, Any] = json.load(file)
+            return value
+    except (OSError, ValueError):
+        return {}
+
+
+def _try(directory: str, wanted: str, way_out: bool) -> Dict[str, Any]:
+    failure: Optional[NetworkError] = None
+    if wanted != "host":
+        try:
+            namespaces = _try_isolated(directory, way_out)
+            return _answer("isolated", "mount", way_out, namespaces)
+        except NetworkError as error:
+            failure = error
+        if wanted == "isolated":
+            return _answer("none", "none", False, False, failure)
+    return _try_host(directory, failure)
+
+
+def _answer(
+    mode: str,
+    shown: str,
+    way_out: bool,
+    pid_namespaces: bool,
+    failure: Optional[NetworkError] = None,
+) -> Dict[str, Any]:
+    return {
+        "mode": mode,
+        "names": shown,
+        "pid_namespaces": pid_namespaces,
+        "way_out": way_out,
+        "failed_step": failure.step if failure else "",
+        "reason": failure.reason if failure else "",
+        "hint": failure.hint if failure else "",
+    }
+
+
+def _try_isolated(directory: str, way_out: bool) -> bool:
+    """Build, put an attempt into it, tear down; tells whether PID namespaces work."""
+    if way_out and router.way_out_problem():
+        raise NetworkError("pasta", router.way_out_problem(), hint("pasta", 0))
+    with tempfile.TemporaryDirectory(prefix="trial-", dir=directory) as folder:
+        place = os.path.join(folder, "net")
+        mark = "trial-%d" % os.getpid()
+        network = isolated.build(place, mark, [NODE], way_out=way_out)
+        try:
+            names.rewrite(network.hosts, names.compose("trial", network))
+            spec = isolated.enter_attempt(network, NODE, NODE + ".trial")
+            try:
+                _try_attempt(spec)
+                return True
+            except NetworkError:
+                _try_attempt({**spec, "join": None})
+                return False
+        finally:
+            isolated.destroy(network.record())
+
+
+def _try_attempt(spec: Dict[str, Any]) -> None:
+    """A wrapper and a program, as the launcher makes them; raises what the program met."""
+    with inside.step("attempt"):
+        reader, writer = os.pipe()
+        child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            inside.plain_signals()
+            signal.alarm(10)
+            if spec["join"]:
+                enter.join(*spec["join"])
+            os.write(writer, inside.answer(lambda: _program(spec)).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    inside.read_answer(reader, child)
+
+
+def _program(spec: Dict[str, Any]) -> bool:
+    return bool(inside.call(lambda: _see_names(spec)))
+
+
+def _see_names(spec: Dict[str, Any]) -> bool:
+    with inside.step("attempt"):
+        enter.enter(spec)
+    own = os.uname().nodename
+    with open("/etc/hosts", encoding="utf-8") as file:
+        if own != spec["hostname"] or own not in file.read():
+            raise NetworkError("attempt", "the attempt does not see its own names")
+    return True
+
+
+def _try_host(directory: str, failure: Optional[NetworkError]) -> Dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="trial-", dir=directory) as folder:
+        path = os.path.join(folder, "hosts")
+        names.rewrite(path, "127.0.0.1 localhost\n")
+        try:
+            names.try_mount(path, user=os.geteuid() != 0)
+            return _answer("host", "mount", False, False, failure)
+        except NetworkError as error:
+            failure = failure or NetworkError("names", error.reason, error.hint or NO_NAMES)
+    shown = "nss_wrapper" if names.nss_wrapper() else "none"
+    return _answer("host", shown, False, False, failure)

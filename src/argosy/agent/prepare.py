@@ -1,0 +1,132 @@
+"""Everything that an attempt needs before `setup` and `run`: its network, its files, its GPUs; all at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import Any, Callable, Dict, Optional, Set
+
+from . import files
+from .child import Child
+from .groups import Group, safe_name
+from .place import Place
+
+GPU_RETRY = 2.0
+
+
+def digest(*parts: str) -> str:
+    """A short name for texts, to see whether they changed (no protection against malice)."""
+    body = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return "%08x%08x%x" % (zlib.crc32(body), zlib.adler32(body), len(body))
+
+
+class Preparation:
+    """One attempt's preparation. `on_end` is called once: `problem` "" means that `found` is complete."""
+
+    def __init__(
+        self, place: Place, group: Group, lease: str, task: Dict[str, Any], order: Dict[str, Any]
+    ) -> None:
+        self.problem = self.text = ""
+        """Cause (files-failed, network-failed) and words."""
+        self.held = ""
+        """Who holds a GPU that this attempt waits for."""
+        self.found: Dict[str, Any] = {}
+        """For the attempt's record: address, spec, work, setup_needed."""
+        self.on_end: Callable[[], None] = lambda: None
+        self.on_wait: Callable[[], None] = lambda: None
+        self._place, self._group, self._lease = place, group, lease
+        self._task, self._order = task, order
+        self._waiting: Set[str] = {"network", "files", "gpus"}
+        self._child: Optional[Child] = None
+
+    def begin(self) -> None:
+        """Begin; never raises."""
+        self._group.ensure([self._order["node"]], self._network_ready)
+        try:
+            self._take_gpus()
+            self._put_files()
+        except (OSError, files.FilesError) as error:
+            self._fail("files-failed", str(error))
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has not ended yet."""
+        return bool(self._waiting)
+
+    def drop(self) -> None:
+        """Give it up; nobody is told."""
+        self._waiting.clear()
+        if self._child is not None:
+            self._child.drop()
+            self._child = None
+
+    def _done(self, part: str) -> None:
+        if part in self._waiting:
+            self._waiting.discard(part)
+            if not self._waiting:
+                self._place.loop.soon(self.on_end)
+
+    def _fail(self, cause: str, text: str) -> None:
+        self.drop()
+        self.problem, self.text = cause, text
+        self._place.loop.soon(self.on_end)
+
+    def _take_gpus(self) -> None:
+        if "gpus" not in self._waiting:
+            return
+        indices = list(self._order.get("gpu_indices") or [])
+        held = self._place.gpus.take(indices, str(self._order["attempt"]), self._place.me)
+        if held != self.held:
+            self.held = held
+            self.on_wait()
+        if held:
+            self._place.loop.after(GPU_RETRY, self._take_gpus)
+        else:
+            self._done("gpus")
+
+    def _put_files(self) -> None:
+        """The working directory is the node's, kept over attempts on a lease: `setup` need not run again."""
+        workdir = str(self._task.get("workdir") or "")
+        mounts = list(self._task.get("file_mounts") or [])
+        setup = str(self._task.get("setup") or "")
+        name = work_name(self._lease, str(self._order["node"]), self._task)
+        work = os.path.join(self._place.home, "work", name)
+        if not os.path.isdir(work):
+            self._place.journal.put("setup", name, None)
+        done = self._place.journal.get("setup", name) or {}
+        self.found["work"] = work
+        self.found["setup_needed"] = bool(setup.strip()) and done.get("key") != digest(setup)
+        home = self._place.user.home
+        if not workdir and not mounts:
+            files.put(work, "", [], home)
+            self._done("files")
+            return
+        self._child = Child(
+            self._place.loop, lambda: files.put(work, workdir, mounts, home), self._files_ready
+        )
+
+    def _files_ready(self, _: Any, error: Optional[str]) -> None:
+        self._child = None
+        if error is not None:
+            self._fail("files-failed", error)
+        else:
+            self._done("files")
+
+    def _network_ready(self, error: Optional[str]) -> None:
+        if "network" not in self._waiting:
+            return
+        if error is not None:
+            self._fail("network-failed", error)
+            return
+        node = str(self._order["node"])
+        own_pids = not self._order.get("gpu_indices")
+        self.found["address"] = self._group.address(node)
+        self.found["spec"] = self._group.spec(node, self._group.node_name(node), own_pids)
+        self._done("network")
+
+
+def work_name(lease: str, node: str, task: Dict[str, Any]) -> str:
+    """The name of the node's working directory: another one when other files are asked for."""
+    mounts = json.dumps(list(task.get("file_mounts") or []), sort_keys=True)
+    return safe_name("%s.%s.%s" % (lease, node, digest(str(task.get("workdir") or ""), mounts)))

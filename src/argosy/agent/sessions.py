@@ -1,0 +1,498 @@
+"""The ops that are about one attempt: logs, exec, put, get, forward. One object per stream."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import socket
+from typing import Any, Dict, List, Optional, Pattern
+
+from .attempts import Attempt
+from .child import Child
+from .host import Host
+from .link import Message, Stream
+from .logs.log import CHUNK, Lines, Log
+from .net import forward, network
+
+LINE_LONGEST = 4 << 20
+DRAIN_READS = 20
+"""A pipe holds less than so many chunks; what comes later is not the command's own."""
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text.encode("ascii"))
+
+
+def attempt_of(host: Host, stream: Stream, message: Message) -> Optional[Attempt]:
+    """The attempt that a message names; None after telling the stream that there is none."""
+    attempt = host.attempts.get(str(message["attempt"]))
+    if attempt is None:
+        text = "attempt %s is not here" % message["attempt"]
+        stream.fail("NotFound", "agent/no-attempt", text, ["`argosy status` shows the live attempts"])
+    return attempt
+
+
+class Logs:
+    """`logs`: chunks from an offset, a number of last lines, or a time; filtered; followed."""
+
+    def __init__(self, host: Host, stream: Stream, message: Message) -> None:
+        self._stream, self._tailer = stream, host.place.tailer
+        self._done = True  # until all below is in place
+        try:
+            self._path, attempt = host.log_of(str(message["attempt"]))
+            self._pattern = _pattern(message.get("grep"))
+            self._log = attempt.log() if attempt is not None else Log(self._path)
+        except LookupError as error:
+            stream.fail("NotFound", "agent/no-log", str(error))
+            return
+        except re.error as error:
+            stream.fail("InputError", "agent/bad-grep", "not a regular expression: %s" % error)
+            return
+        except OSError as error:
+            stream.fail("InfraError", "agent/log-unreadable", "%s: %s" % (self._path, error.strerror))
+            return
+        self._own = attempt is None
+        self._lines = Lines(LINE_LONGEST)
+        self._line_offset = 0
+        self._left = message.get("max_bytes")
+        if not self._tailer.refresh(self._path):
+            self._log.poll()
+        self._next = self._first_offset(message)
+        until = message.get("until")
+        self._stop = self._log.offset_until(float(until)) if until is not None else None
+        self._follow = bool(message.get("follow")) and until is None
+        if self._follow:
+            self._follow = self._tailer.follow(self._path, self._more)
+        self._line_offset = self._next
+        stream.on_drained = self._more
+        stream.on_end = self._close
+        self._done = False
+        self._more()
+
+    def _first_offset(self, message: Message) -> int:
+        log = self._log
+        if message.get("offset") is not None:
+            start = int(message["offset"])
+        elif message.get("since") is not None:
+            start = log.offset_since(float(message["since"]))
+        else:
+            start = 0
+        if message.get("tail") is not None and self._pattern is None:
+            start = max(start, log.offset_of_tail(int(message["tail"])))
+        return start
+
+    def _more(self) -> None:
+        """Send what there is, as long as the stream takes it."""
+        while not self._done and not self._stream.full:
+            limit = CHUNK if self._stop is None else min(CHUNK, self._stop - self._next)
+            start, data = self._log.read(self._next, limit) if limit > 0 else (self._next, b"")
+            if start > self._next:
+                self._stream.send({"gap": [self._next, start]})
+                self._lines.rest()
+                self._next = self._line_offset = start
+            if not data:
+                self._at_end()
+                return
+            self._next = start + len(data)
+            self._give(start, data)
+
+    def _give(self, start: int, data: bytes) -> None:
+        if self._pattern is None:
+            self._send(start, data)
+            return
+        for line in self._lines.feed(data):
+            if self._pattern.search(line):
+                self._send(self._line_offset, line)
+            self._line_offset += len(line)
+
+    def _send(self, offset: int, data: bytes) -> None:
+        if self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        for place in range(0, len(data), CHUNK):
+            part = data[place : place + CHUNK]
+            at = self._log.time_at(offset + place)
+            self._stream.send({"offset": offset + place, "at": at, "data": _encoded(part)})
+        if self._left is not None and self._left <= 0:
+            self._finish()
+
+    def _at_end(self) -> None:
+        if self._follow and self._tailer.growing(self._path):
+            return
+        if self._pattern is not None:
+            line = self._lines.rest()
+            if line and self._pattern.search(line):
+                self._send(self._line_offset, line)
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._done:
+            self._done = True
+            self._stream.send({"end": self._next})
+            self._stream.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._done = True
+        self._tailer.unfollow(self._path, self._more)
+        if self._own:
+            self._own = False
+            self._log.close()
+        self._stream.close()
+
+
+def _pattern(text: Optional[str]) -> Optional[Pattern[bytes]]:
+    return re.compile(text.encode("utf-8")) if text else None
+
+
+class Exec:
+    """`exec`: a command inside an attempt, with a terminal or with pipes."""
+
+    def __init__(self, host: Host, stream: Stream, message: Message) -> None:
+        attempt = attempt_of(host, stream, message)
+        if attempt is None:
+            return
+        self._stream, self._attempt = stream, attempt
+        self._loop = host.place.loop
+        self._input: List[bytes] = []
+        self._input_over = False
+        self._tty = bool(message.get("tty"))
+        try:
+            argv = [str(part) for part in message["argv"]]
+            self._guest = attempt.invite(argv, self._tty, message.get("env"))
+        except LookupError as error:
+            stream.fail("Conflict", "agent/not-running", str(error))
+            return
+        except OSError as error:
+            stream.fail("InfraError", "agent/cannot-exec", "cannot start a command: %s" % error)
+            return
+        if self._tty:
+            self._guest.resize(int(message.get("rows") or 24), int(message.get("cols") or 80))
+        if not message.get("stdin", True) and not self._tty:
+            self._guest.close_input()
+        self._open = {self._guest.out: "stdout", self._guest.err: "stderr"}
+        self._open.pop(-1, None)
+        self._guest.on_end = self._ended
+        stream.on_line, stream.on_end, stream.on_drained = self._line, self._left, self._resume
+        self._resume()
+
+    def _resume(self) -> None:
+        for fd in list(self._open):
+            self._loop.on_read(fd, lambda fd=fd: self._output(fd))  # type: ignore[misc]
+
+    def _output(self, fd: int) -> None:
+        data = self._read(fd)
+        if data is None:
+            return
+        if not data:
+            self._loop.on_read(fd, None)
+            self._open.pop(fd, None)
+            return
+        self._stream.send({self._open[fd]: _encoded(data)})
+        if self._stream.full:
+            for other in self._open:
+                self._loop.on_read(other, None)
+
+    @staticmethod
+    def _read(fd: int) -> Optional[bytes]:
+        """What is there; b"" at the end, None when nothing is there now."""
+        try:
+            return os.read(fd, CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:  # EIO: the last one closed the terminal
+            return b""
+
+    def _line(self, message: Message) -> None:
+        if "stdin" in message:
+            self._input.append(_decoded(message["stdin"]))
+            self._write()
+        elif message.get("stdin_end"):
+            self._input_over = True
+            self._write()
+        elif "resize" in message and self._tty:
+            self._guest.resize(int(message["resize"][0]), int(message["resize"][1]))
+        elif "signal" in message:
+            self._guest.signal(int(message["signal"]))
+
+    def _write(self) -> None:
+        fd = self._guest.into
+        while self._input and fd >= 0:
+            try:
+                count = os.write(fd, self._input[0])
+            except BlockingIOError:
+                self._stream.pause(len(self._input) > 64)
+                self._loop.on_write(fd, self._write)
+                return
+            except OSError:
+                self._input.clear()
+                break
+            self._input[0] = self._input[0][count:]
+            if not self._input[0]:
+                del self._input[0]
+        self._stream.pause(False)
+        if fd >= 0:
+            self._loop.on_write(fd, None)
+            if self._input_over and self._tty:
+                os.write(fd, b"\x04")
+            elif self._input_over:
+                self._guest.close_input()
+
+    def _ended(self) -> None:
+        """The command has ended: what it wrote is sent, and nobody waits for who still holds its pipes."""
+        for fd in list(self._open):
+            for _ in range(DRAIN_READS):
+                data = self._read(fd)
+                if not data:
+                    break
+                self._stream.send({self._open[fd]: _encoded(data)})
+        status = self._guest.status or 0
+        if os.WIFSIGNALED(status):
+            self._stream.send({"signal": os.WTERMSIG(status)})
+        else:
+            self._stream.send({"exit_code": os.WEXITSTATUS(status)})
+        self._open.clear()
+        self._attempt.dismiss(self._guest)
+        self._attempt.advance()
+        self._stream.close()
+
+    def _left(self) -> None:
+        """The client has gone: SIGHUP, then SIGKILL."""
+        if self._guest.status is None:
+            self._open.clear()
+            self._guest.on_end = lambda: self._attempt.dismiss(self._guest)
+            self._guest.hang_up()
+        self._stream.close()
+
+
+class Put:
+    """`put`: a file (by rename), or a folder as tar, into the attempt's working directory."""
+
+    def __init__(self, host: Host, stream: Stream, message: Message) -> None:
+        attempt = attempt_of(host, stream, message)
+        if attempt is None:
+            return
+        self._stream = stream
+        self._tar = bool(message.get("tar"))
+        self._loop = host.place.loop
+        try:
+            self._target = _path(attempt, str(message["path"]))
+            if not self._tar and (str(message["path"]).endswith("/") or os.path.isdir(self._target)):
+                raise IsADirectoryError(21, "is a folder", self._target)
+            os.makedirs(self._target if self._tar else os.path.dirname(self._target), exist_ok=True)
+            self._part = self._target.rstrip("/") + ".argosy-part"
+            self._file = open(self._part, "wb")
+            os.chmod(self._part, int(message.get("mode") or 0o644) & 0o7777)
+        except (OSError, LookupError) as error:
+            stream.fail("InputError", "agent/cannot-put", str(error))
+            return
+        stream.on_line, stream.on_end = self._line, self._left
+
+    def _line(self, message: Message) -> None:
+        try:
+            if "data" in message:
+                self._file.write(_decoded(message["data"]))
+            elif message.get("end"):
+                self._file.close()
+                self._finish()
+        except OSError as error:
+            self._left()
+            self._stream.fail("InfraError", "agent/cannot-put", str(error))
+
+    def _finish(self) -> None:
+        if not self._tar:
+            os.rename(self._part, self._target)
+            self._ok(None, None)
+            return
+        part, target = self._part, self._target
+        Child(self._loop, lambda: _unpack(part, target), self._ok)
+
+    def _ok(self, _: Any, error: Optional[str]) -> None:
+        if self._tar:
+            os.unlink(self._part)
+        if error is not None:
+            self._stream.fail("InputError", "agent/cannot-put", error)
+        else:
+            self._stream.send({"ok": True})
+            self._stream.close()
+        self._part = ""
+
+    def _left(self) -> None:
+        self._file.close()
+        if self._part and not self._tar and os.path.exists(self._part):
+            os.unlink(self._part)
+        self._stream.close()
+
+
+def _unpack(archive: str, target: str) -> None:
+    """Unpack below the target only."""
+    import tarfile
+
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            place = os.path.realpath(os.path.join(target, member.name))
+            root = os.path.realpath(target)
+            if place != root and not place.startswith(root + os.sep):
+                raise ValueError("%s lies outside" % member.name)
+            tar.extract(member, target, set_attrs=True)
+
+
+def _path(attempt: Attempt, path: str) -> str:
+    """A path of the client, relative to the attempt's working directory. Raises LookupError."""
+    work = attempt.record.get("work")
+    if not work:
+        raise LookupError("%s has no working directory yet" % attempt.id)
+    if path == "~" or path.startswith("~/"):
+        return os.path.join(attempt.place.user.home, path[2:])
+    return os.path.join(str(work), path)
+
+
+class Get:
+    """`get`: a file, or a folder as tar, out of the attempt's working directory."""
+
+    def __init__(self, host: Host, stream: Stream, message: Message) -> None:
+        attempt = attempt_of(host, stream, message)
+        if attempt is None:
+            return
+        self._stream = stream
+        self._temporary = ""
+        try:
+            path = _path(attempt, str(message["path"]))
+            self._mode = os.stat(path).st_mode & 0o7777
+            stream.on_end = self._close
+            if os.path.isdir(path):
+                self._temporary = os.path.join(attempt.folder, "get-%d.tar" % id(self))
+                archive = self._temporary
+                Child(host.place.loop, lambda: _pack(path, archive), self._packed)
+            else:
+                self._begin(path)
+        except (OSError, LookupError) as error:
+            stream.fail("NotFound", "agent/cannot-get", str(error))
+
+    def _packed(self, _: Any, error: Optional[str]) -> None:
+        if error is not None:
+            self._stream.fail("InfraError", "agent/cannot-get", error)
+            self._close()
+        else:
+            self._stream.send({"tar": True})
+            self._begin(self._temporary)
+
+    def _begin(self, path: str) -> None:
+        self._file = open(path, "rb")
+        self._stream.on_drained = self._more
+        self._more()
+
+    def _more(self) -> None:
+        while not self._stream.full and not self._file.closed:
+            data = self._file.read(CHUNK)
+            if not data:
+                self._stream.send({"end": True, "mode": self._mode})
+                self._close()
+                return
+            self._stream.send({"data": _encoded(data)})
+
+    def _close(self) -> None:
+        file = getattr(self, "_file", None)
+        if file is not None:
+            file.close()
+        if self._temporary and os.path.exists(self._temporary):
+            os.unlink(self._temporary)
+        self._stream.close()
+
+
+def _pack(path: str, archive: str) -> None:
+    import tarfile
+
+    with tarfile.open(archive, "w") as tar:
+        tar.add(path, arcname=".")
+
+
+class Forward:
+    """`forward`: the stream becomes a TCP connection to a port of the node, made from its own network."""
+
+    def __init__(self, host: Host, stream: Stream, message: Message) -> None:
+        attempt = attempt_of(host, stream, message)
+        if attempt is None:
+            return
+        self._stream, self._loop = stream, host.place.loop
+        self._output: List[bytes] = []
+        self._ended = False
+        try:
+            if attempt.group.network is None:
+                raise LookupError("%s has no network yet" % attempt.id)
+            node, port = str(attempt.order["node"]), int(message["port"])
+            self._sock = forward.connect(attempt.group.network, node, port, 5.0)
+        except (OSError, LookupError, network.NetworkError) as error:
+            stream.fail("Unreachable", "agent/cannot-connect", "port %s: %s" % (message["port"], error))
+            return
+        self._sock.setblocking(False)
+        self._fd = self._sock.fileno()
+        stream.on_raw, stream.on_end, stream.on_drained = self._sent, self._left, self._resume
+        stream.send({"ok": True})
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._fd >= 0:
+            self._loop.on_read(self._fd, self._received)
+
+    def _received(self) -> None:
+        try:
+            data = self._sock.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            return
+        self._stream.send_raw(data)
+        if self._stream.full:
+            self._loop.on_read(self._fd, None)
+
+    def _sent(self, data: bytes) -> None:
+        self._output.append(data)
+        self._write()
+
+    def _write(self) -> None:
+        while self._output and self._fd >= 0:
+            try:
+                count = self._sock.send(self._output[0])
+            except BlockingIOError:
+                self._stream.pause(len(self._output) > 16)
+                self._loop.on_write(self._fd, self._write)
+                return
+            except OSError:
+                self._close()
+                return
+            self._output[0] = self._output[0][count:]
+            if not self._output[0]:
+                del self._output[0]
+        if self._fd >= 0:
+            self._stream.pause(False)
+            self._loop.on_write(self._fd, None)
+            if self._ended:
+                self._shut_down()
+
+    def _left(self) -> None:
+        """The client sends no more; the answer may still come."""
+        self._ended = True
+        if not self._output:
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._close()
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            self._loop.forget(self._fd)
+            self._fd = -1
+            self._sock.close()
+        self._stream.close()

@@ -1,0 +1,194 @@
+"""`cp`: files and folders to and from a node's working directory."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from argosy.cli.address import AddressType, one_node
+from argosy.cli.screen.paint import say
+from argosy.errors import ArgosyError, Broken, InputError, NotFound
+from argosy.sdk.client import Client
+from argosy.views.text import size
+
+if TYPE_CHECKING:
+    from argosy.sdk.channels import Channel
+
+CHUNK_BYTES = 1 << 18
+
+
+@click.command()
+@click.argument("source", type=AddressType())
+@click.argument("destination", type=AddressType())
+def cp(source: str, destination: str) -> int:
+    """Copy SOURCE to DESTINATION; one of them is GROUP/TASK/I:PATH, the other a local path.
+
+    PATH counts from the node's working directory. Folders are copied whole; `-` is standard
+    input or output.
+    """
+    there, here = _remote(source), _remote(destination)
+    if (there is None) == (here is None):
+        raise InputError(
+            "one side of cp must be on a node, the other here",
+            code="flag/copy",
+            hint="write GROUP/TASK/I:PATH for the node: `argosy cp rl/trainer/0:model.npz .`",
+        )
+    client = Client()
+    if there is not None:
+        count = _get(client, *there, destination)
+    else:
+        assert here is not None
+        count = _put(client, source, *here)
+    say(f"argosy: {size(count)} copied")
+    return 0
+
+
+def _remote(text: str) -> tuple[str, str] | None:
+    """Address and path of `GROUP/TASK/I:PATH`; None: a local path."""
+    address, colon, path = text.partition(":")
+    if not colon or address.startswith((".", "/", "~")):
+        return None
+    return address, path or "."
+
+
+def _open(client: Client, address: str, **query: object) -> Channel:
+    ref, task, index = one_node(client, address)
+    return client.channel(ref, "copy", {"task": task, "index": index, **query})
+
+
+def _put(client: Client, source: str, address: str, path: str) -> int:
+    local = Path(source)
+    if source != "-" and not local.exists():
+        raise NotFound(f"there is no file {local}", code="file/missing", hint="see `ls`")
+    folder = source != "-" and local.is_dir()
+    if path.endswith("/") or path == ".":
+        path = f"{path.rstrip('/')}/{local.absolute().name}"
+    mode = stat.S_IMODE(local.stat().st_mode) if source != "-" else 0o644
+    channel = _open(
+        client, address, path=path, direction="put", tar=1 if folder else None, mode=mode
+    )
+    try:
+        sent = _send(channel, _tarred(local) if folder else _pieces(source))
+        answer = channel.receive()
+    finally:
+        channel.close()
+    if answer is None or not answer.get("ok"):
+        raise Broken("the node did not say that the file has arrived", code="copy/unconfirmed")
+    return sent
+
+
+def _send(channel: Channel, pieces: Iterator[bytes]) -> int:
+    from argosy.sdk.channels import packed
+
+    sent = 0
+    for piece in pieces:
+        channel.send({"data": packed(piece)})
+        sent += len(piece)
+    channel.send({"end": True})
+    return sent
+
+
+def _pieces(source: str) -> Iterator[bytes]:
+    opened: BinaryIO = sys.stdin.buffer if source == "-" else open(source, "rb")  # noqa: SIM115
+    with opened:
+        while piece := opened.read(CHUNK_BYTES):
+            yield piece
+
+
+def _tarred(folder: Path) -> Iterator[bytes]:
+    """The folder's content as a tar stream, member by member."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w|") as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.add(path, arcname=str(path.relative_to(folder)), recursive=False)
+            if out.tell() >= CHUNK_BYTES:
+                yield out.getvalue()
+                out.seek(0)
+                out.truncate()
+    yield out.getvalue()
+
+
+def _get(client: Client, address: str, path: str, destination: str) -> int:
+    """A file; when the node says that it is a folder, the folder."""
+    target = Path(destination)
+    if destination != "-" and (target.is_dir() or destination.endswith("/")):
+        target = target / os.path.basename(path.rstrip("/"))
+    for tar in (None, 1):
+        channel = _open(client, address, path=path, direction="get", tar=tar)
+        try:
+            return _receive(channel, None if destination == "-" else target, as_tar=bool(tar))
+        except ArgosyError as error:
+            if tar or error.code != "copy/is-folder":
+                raise
+        finally:
+            channel.close()
+    raise AssertionError("unreachable")
+
+
+def _receive(channel: Channel, target: Path | None, *, as_tar: bool) -> int:
+    if as_tar and target is not None:
+        return _unpack(channel, target)
+    if target is None:
+        return sum(sys.stdout.buffer.write(piece) for piece in _incoming(channel))
+    pieces = _incoming(channel)
+    first = next(pieces, b"")  # an error of the node comes before anything is made here
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as out:
+            count = out.write(first) + sum(out.write(piece) for piece in pieces)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def _unpack(channel: Channel, target: Path) -> int:
+    reader = _Stream(_incoming(channel))
+    with tarfile.open(fileobj=reader, mode="r|") as archive:
+        target.mkdir(parents=True, exist_ok=True)
+        archive.extractall(target, filter="data")
+    return reader.count
+
+
+class _Stream(io.RawIOBase):
+    """Pieces as a file that a tar reader takes."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+        self.count = 0
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to so many bytes."""
+        while size < 0 or len(self._rest) < size:
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            self._rest += piece
+            self.count += len(piece)
+        taken = len(self._rest) if size < 0 else size
+        data, self._rest = self._rest[:taken], self._rest[taken:]
+        return data
+
+
+def _incoming(channel: Channel) -> Iterator[bytes]:
+    from argosy.sdk.channels import unpacked
+
+    while (message := channel.receive()) is not None:
+        if "data" in message:
+            yield unpacked(message["data"])
+        if message.get("end"):
+            return
+    raise Broken("the file was cut off", code="copy/cut-off", hint="repeat the command")

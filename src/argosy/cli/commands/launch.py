@@ -1,0 +1,129 @@
+"""`plan` and `launch`: read the file, show where it would run, start it, follow it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from argosy.cli.following import Feed, Follower, detached, finish
+from argosy.cli.options import emit, emit_json, emit_lines, output_option
+from argosy.cli.overrides import env_pairs, file_options, secret_pairs
+from argosy.cli.screen.lines import LogLines
+from argosy.cli.screen.paint import paint_for, say, terminal, window
+from argosy.cli.screen.plan import brief_lines, plan_lines
+from argosy.errors import CapacityError
+from argosy.sdk import follow
+from argosy.sdk.client import Accepted, Client, LogQuery
+from argosy.sdk.launch import launch_body
+from argosy.views.shapes import PlanView
+
+
+@click.command()
+@file_options
+@output_option("table", "json")
+def plan(file: str, output: str, **given: Any) -> int:
+    """Show where each node of FILE would run, in what order it starts, how it is kept alive.
+
+    Nothing is written or started. Exits 4 when it does not fit.
+    """
+    view = Client().plan(_body(file, os.environ, **given))
+    if output == "json":
+        emit_json(view)
+    else:
+        columns = window()[0] if terminal(sys.stdout) else 0
+        emit_lines(plan_lines(view, paint_for(sys.stdout), columns))
+    return 0 if view.fits else CapacityError.exit_code
+
+
+@click.command()
+@file_options
+@click.option("-d", "--detach", is_flag=True, help="Return once it is accepted.")
+@click.option("--replace", is_flag=True, help="End a running group of that name first.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--timestamps", is_flag=True, help="Put the time before each log line.")
+@output_option("table", "json", "name")
+def launch(file: str, detach: bool, yes: bool, timestamps: bool, output: str, **given: Any) -> int:
+    """Start the group of FILE: all of its tasks, or none.
+
+    Shows the plan, then what each task waits for, then the merged logs until the end, and exits
+    with the group's code: 0 success, 100 failed, 103 cancelled. The first Ctrl-C detaches.
+    With a price, or with --replace, it asks first where there is a terminal.
+    """
+    client = Client()
+    body = _body(file, os.environ, **given)
+    view = client.plan(body)
+    paint = paint_for(sys.stderr)
+    columns = window()[0] if terminal(sys.stderr) else 0
+    for line in brief_lines(view, paint, columns):
+        say(line)
+    if not yes:
+        _ask(view, replace=bool(body.get("replace")))
+    accepted = client.launch(body)
+    _told(accepted, view, output, detach=detach)
+    if detach:
+        return 0
+    return _follow(client, accepted, view, timestamps=timestamps)
+
+
+def _body(
+    file: str,
+    environment: Mapping[str, str],
+    *,
+    envs: tuple[str, ...],
+    env_files: tuple[str, ...],
+    secrets: tuple[str, ...],
+    sets: tuple[str, ...],
+    network: str | None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The launch body; `--env` wins over `--env-file`, the last of each wins."""
+    return launch_body(
+        file,
+        envs=env_pairs(envs, env_files, environment),
+        secrets=secret_pairs(secrets, environment),
+        environment=environment,
+        set=list(sets),
+        network=network or "",
+        **options,
+    )
+
+
+def _ask(view: PlanView, *, replace: bool) -> None:
+    """Asks where there is a reason and somebody to answer; raises click.Abort for no."""
+    if not (view.price_per_hour_usd or replace):
+        return
+    if terminal(sys.stdin) and terminal(sys.stderr):
+        click.confirm("Launch it?", default=True, abort=True, err=True)
+
+
+def _told(accepted: Accepted, view: PlanView, output: str, *, detach: bool) -> None:
+    for warning in accepted.warnings:
+        if warning not in view.warnings:
+            say(f"{paint_for(sys.stderr)('warning:', 'yellow')} {warning}")
+    if output == "json" and detach:
+        emit_json(accepted)
+    elif output == "name" or detach:
+        emit(accepted.name)
+    if detach:
+        say(f"argosy: {accepted.name} is accepted; `argosy logs -f {accepted.name}` follows it")
+
+
+def _follow(client: Client, accepted: Accepted, view: PlanView, *, timestamps: bool) -> int:
+    feed = Feed()
+    lines = LogLines(
+        order=tuple(task.name for task in view.tasks),
+        paint=paint_for(sys.stdout),
+        timestamps=timestamps,
+        width=max((len(node.node) for task in view.tasks for node in task.nodes), default=0),
+        tamed=terminal(sys.stdout),
+    )
+    feed.add("watch", lambda: follow.watch(client, accepted.id, feed.tell))
+    feed.add("logs", lambda: follow.logs(client, accepted.id, LogQuery(follow=True), feed.tell))
+    try:
+        return finish(Follower(feed, lines).run(("watch", "logs")))
+    except KeyboardInterrupt:
+        return detached(accepted.name)

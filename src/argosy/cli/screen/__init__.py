@@ -1,0 +1,1 @@
+"""How values look on a terminal; nothing here asks the server."""

@@ -1,0 +1,185 @@
+"""What was seen moves stages forward, and evidence makes hosts lost.
+
+Silence is no evidence. Absence is, of what was seen before: a lease, in a later look that was not
+blind there; an attempt, in a report that acknowledges the assignment that lists it. What was
+never seen is asked for again under the same id. An attempt that has ended never changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from argosy.decide.draft import Draft
+from argosy.model.group import Attempt, Lease, LeaseState, Outcome, Stage
+from argosy.model.ids import LeaseId
+from argosy.model.observed import Report, SeenAttempt, SeenLease, SeenState
+
+
+def sightings(draft: Draft) -> None:
+    """Take in the newest looks and reports."""
+    seen = {one.lease: one for look in draft.observed.looks.values() for one in look.leases}
+    for lease in list(draft.leases.values()):
+        _lease(draft, lease, seen.get(lease.id))
+    for report in draft.observed.reports.values():
+        reported = draft.leases.get(report.lease)
+        if reported is not None and not reported.lost:
+            _report(draft, reported, report)
+            if draft.now - report.heard_at > draft.limits.suspect_after:
+                text = f"{reported.host} is silent: a doubt, nothing is done about it"
+                draft.wait("agent-suspect", reported.node, text, since=report.heard_at)
+
+
+def _lease(draft: Draft, lease: Lease, seen: SeenLease | None) -> None:
+    if seen is None:
+        _unseen(draft, lease)
+    elif seen.state is SeenState.GONE:
+        if lease.state < LeaseState.RELEASING and not lease.lost:
+            _lose(draft, lease, seen.text or "the infra says that it is gone")
+    elif seen.state is SeenState.UP and lease.state is LeaseState.ASKED:
+        held_at = lease.held_at or draft.now
+        draft.set_lease(lease.id, state=LeaseState.HELD, held_at=held_at, host=seen.host)
+        draft.tell("lease-held", lease.node, f"capacity on {seen.host or lease.placement.infra}")
+    elif not lease.held_at:
+        draft.set_lease(lease.id, held_at=draft.now, host=seen.host)
+
+
+def _unseen(draft: Draft, lease: Lease) -> None:
+    look = draft.look(lease)
+    if look is None:
+        return
+    if lease.state is LeaseState.RELEASING:
+        if look.began_at > lease.released_at:
+            draft.set_lease(lease.id, state=LeaseState.GONE)
+            _end_what_was_on(draft, lease.id, "released", "its capacity was released")
+    elif lease.held_at and look.began_at > lease.held_at and not lease.lost:
+        _lose(draft, lease, "the infra no longer shows it")
+
+
+def _lose(draft: Draft, lease: Lease, text: str) -> None:
+    draft.set_lease(lease.id, lost=True)
+    draft.tell("host-lost", lease.node, f"{lease.host or lease.placement.infra}: {text}")
+    _end_what_was_on(draft, lease.id, "host-lost", text)
+
+
+def _end_what_was_on(draft: Draft, lease: LeaseId, cause: str, text: str) -> None:
+    attempt = draft.newest(draft.nodes[draft.leases[lease].node])
+    if attempt is not None and attempt.lease == lease and attempt.live:  # only the newest lives
+        outcome = Outcome.LOST
+        if cause == "released" and attempt.stage < Stage.RUNNING:
+            outcome = Outcome.STOPPED  # goals stop at READY until a start is decided: it never ran
+        _end(draft, attempt, outcome, cause=cause, text=text)
+
+
+def _end(draft: Draft, attempt: Attempt, outcome: Outcome, **facts: Any) -> None:
+    draft.set_attempt(
+        attempt.id,
+        stage=Stage.ENDED,
+        outcome=outcome,
+        ended_at=draft.now,
+        healthy=False,
+        **facts,
+    )
+    words = facts.get("text") or facts.get("cause") or ""
+    draft.tell(
+        "attempt-ended",
+        attempt.node,
+        f"{outcome.value}: {words}" if words else outcome.value,
+        attempt=attempt.number,
+    )
+
+
+def _report(draft: Draft, lease: Lease, report: Report) -> None:
+    for seen in report.attempts:
+        attempt = draft.attempts.get(seen.id)
+        if attempt is None:
+            _adopt(draft, lease, seen)
+        elif attempt.live:
+            _merge(draft, attempt, seen)
+    if report.serial < lease.serial:
+        return  # it may not know yet what it should show
+    shown = [seen.id for seen in report.attempts]
+    for order in lease.orders:
+        attempt = draft.attempts.get(order.attempt)
+        if attempt is not None and attempt.live and attempt.seen and attempt.id not in shown:
+            text = "the agent no longer knows it"
+            _end(draft, attempt, Outcome.LOST, cause="forgotten", text=text)
+
+
+def _merge(draft: Draft, attempt: Attempt, seen: SeenAttempt) -> None:
+    if (
+        seen.stage == attempt.stage
+        and seen.healthy == attempt.healthy
+        and seen.address == attempt.address
+        and attempt.seen
+    ):
+        return
+    facts: dict[str, Any] = {"seen": True}
+    if seen.address:
+        facts["address"] = seen.address
+    ran = seen.stage is Stage.RUNNING or seen.stage is Stage.STOPPING
+    if ran or (seen.stage is Stage.ENDED and seen.cause in ("exit", "signal", "oom", "")):
+        facts["started_at"] = attempt.started_at or draft.now
+    if seen.stage >= Stage.READY:
+        facts["ready_at"] = attempt.ready_at or draft.now
+    if seen.stage is Stage.ENDED:
+        outcome = seen.outcome or Outcome.LOST
+        codes = {"exit_code": seen.exit_code, "signal": seen.signal}
+        _end(draft, attempt, outcome, cause=seen.cause, text=seen.text, **codes, **facts)
+        return
+    _advance(draft, attempt, seen, facts)
+
+
+def _advance(draft: Draft, attempt: Attempt, seen: SeenAttempt, facts: dict[str, Any]) -> None:
+    if seen.stage > attempt.stage:
+        facts["stage"] = seen.stage
+        code = f"attempt-{seen.stage.name.lower()}"
+        draft.tell(code, attempt.node, seen.text or _words(seen), attempt=attempt.number)
+    stage = max(seen.stage, attempt.stage)
+    healthy = seen.healthy and stage is Stage.RUNNING
+    if seen.stage >= attempt.stage and healthy != attempt.healthy:
+        facts["healthy"] = healthy
+        if draft.tasks[attempt.node.task].ready is not None:
+            code = "attempt-healthy" if healthy else "attempt-unhealthy"
+            draft.tell(code, attempt.node, seen.text, attempt=attempt.number)
+    if any(getattr(attempt, field) != value for field, value in facts.items()):
+        draft.set_attempt(attempt.id, **facts)
+
+
+def _words(seen: SeenAttempt) -> str:
+    return f"at {seen.address}" if seen.address and seen.stage is Stage.READY else ""
+
+
+def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
+    """Take in an attempt that the record does not know, on a lease that it knows.
+
+    That happens when the store is older than the world (a restored backup): what runs is taken as
+    it stands. One that is no newer than the record's is left out of the next assignment, so ends.
+    """
+    node = draft.nodes.get(seen.node)
+    if node is None or node.lease != lease.id or seen.number <= node.number:
+        return
+    before = draft.newest(node)
+    if before is not None and before.live:
+        _end(draft, before, Outcome.LOST, cause="superseded", text=f"attempt {seen.number} is here")
+        draft.set_attempt(before.id, judged=True)
+    attempt = Attempt(
+        id=seen.id,
+        node=seen.node,
+        number=seen.number,
+        incarnation=seen.incarnation,
+        lease=lease.id,
+        barrier=node.barrier,
+        created_at=draft.now,
+        infra=lease.placement.infra,
+        host=lease.host,
+        goal=max(Stage.READY, min(seen.stage, Stage.RUNNING)),
+        seen=True,
+    )
+    draft.attempts[attempt.id] = attempt
+    draft.set_node(seen.node, number=seen.number, attempt=seen.id, replace=False)
+    if attempt.goal is Stage.RUNNING and node.barrier not in draft.get("started"):
+        barrier = draft.issue_barrier()
+        draft.set(started=(*draft.get("started"), barrier))
+        draft.set_node(seen.node, barrier=barrier, asked=True)
+    draft.tell("attempt-adopted", seen.node, "found running", attempt=seen.number)
+    _merge(draft, attempt, seen)

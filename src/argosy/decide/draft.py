@@ -1,0 +1,212 @@
+"""The copy of a record that the steps of one decision edit; it never leaves this folder.
+
+Private mutability keeps the steps short: the parts of the record stand in mappings, an edit
+replaces one frozen part, and `decision` puts them together again. Nothing edited gives back the
+same object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from argosy.model.action import Action, Decision, Event, Limits, Reason
+from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase
+from argosy.model.ids import AttemptId, LeaseId, NodeId, Serial
+from argosy.model.observed import Look, Observed, Report
+from argosy.model.spec import Execution, GroupSpec, TaskSpec
+
+NEVER = float("inf")
+
+
+class Draft:
+    """A group while it is being decided on."""
+
+    def __init__(self, group: Group, observed: Observed, now: float, limits: Limits) -> None:
+        self.group = group
+        self.spec: GroupSpec = group.spec
+        self.observed = observed
+        self.now = now
+        self.limits = limits
+        self.nodes: dict[NodeId, Node] = {node.id: node for node in group.nodes}
+        if not self.nodes:  # the first decision of all
+            self.nodes = {one: Node(one) for one in group.spec.nodes()}
+        self._ids_by_task: dict[str, list[NodeId]] = {task.name: [] for task in group.spec.tasks}
+        for one in self.nodes:
+            self._ids_by_task[one.task].append(one)
+        self.attempts: dict[AttemptId, Attempt] = {one.id: one for one in group.attempts}
+        self.leases: dict[LeaseId, Lease] = {one.id: one for one in group.leases}
+        self.tasks: dict[str, TaskSpec] = {task.name: task for task in group.spec.tasks}
+        self.changes: dict[str, Any] = {}
+        self._edited = not group.nodes
+        self._events: list[Event] = []
+        self._reasons: list[Reason] = []
+        self._wake_at = NEVER
+
+    # What the record says, with the edits so far
+
+    def get(self, field: str) -> Any:
+        """A field of the group itself."""
+        return self.changes[field] if field in self.changes else getattr(self.group, field)
+
+    @property
+    def phase(self) -> Phase:
+        """The phase, with the edits so far."""
+        phase: Phase = self.get("phase")
+        return phase
+
+    @property
+    def edited(self) -> bool:
+        """Whether a node, an attempt or a lease was changed by this decision."""
+        return self._edited
+
+    @property
+    def final(self) -> bool:
+        """The group is over."""
+        return self.phase.final
+
+    @property
+    def ending(self) -> bool:
+        """Nothing is restarted, replaced or acquired any more."""
+        return self.phase is Phase.ENDING or self.phase.final
+
+    @property
+    def gang(self) -> tuple[TaskSpec, ...]:
+        """The tasks that start together now: all, or the current one of a serial group."""
+        if self.spec.execution is Execution.SERIAL:
+            return (self.spec.tasks[self.get("gang")],)
+        return self.spec.tasks
+
+    @property
+    def gang_started(self) -> bool:
+        """The gang's first start was decided."""
+        barrier = self.get("gang_barrier")
+        return bool(barrier) and barrier in self.get("started")
+
+    def newest(self, node: Node) -> Attempt | None:
+        """The newest attempt of a node; None: it never had one."""
+        return self.attempts[node.attempt] if node.attempt is not None else None
+
+    def nodes_of(self, task: TaskSpec) -> list[Node]:
+        """The nodes of a task in rank order."""
+        nodes = self.nodes
+        return [nodes[one] for one in self._ids_by_task[task.name]]
+
+    def verdict(self, task: TaskSpec) -> Outcome | None:
+        """How the task ended; None: it has not. Once it is not None nothing of it is restarted."""
+        settled = [node.settled for node in self.nodes_of(task)]
+        if Outcome.FAILED in settled:
+            return Outcome.FAILED
+        if task.ends_with == "head" and settled[0] is not None:
+            return settled[0]
+        if None in settled:
+            return None
+        if Outcome.LOST in settled:
+            return Outcome.LOST
+        return Outcome.STOPPED if Outcome.STOPPED in settled else Outcome.SUCCEEDED
+
+    # What was seen
+
+    def look(self, lease: Lease) -> Look | None:
+        """The newest look at the lease's infra that could see it; None: there is none."""
+        look = self.observed.looks.get(lease.placement.infra)
+        if look is None or look.blind_all or lease.id in look.blind:
+            return None
+        return look
+
+    def report(self, lease: LeaseId) -> Report | None:
+        """The newest word of the agent on that lease."""
+        return self.observed.reports.get(lease)
+
+    def heard(self, lease: LeaseId) -> bool:
+        """Whether the lease's agent was heard lately enough to start something."""
+        report = self.observed.reports.get(lease)
+        return report is not None and self.now - report.heard_at <= self.limits.suspect_after
+
+    def due(self, deadline: float) -> bool:
+        """Whether a deadline that waits for a sighting has passed.
+
+        After a gap of the controller every wait gets a fresh window of `suspect_after`.
+        """
+        return self.now >= max(deadline, self.observed.looking_since + self.limits.suspect_after)
+
+    # Edits
+
+    def set(self, **changes: Any) -> None:
+        """Change fields of the group itself."""
+        self.changes.update(changes)
+
+    def set_node(self, node: NodeId, **changes: Any) -> Node:
+        """Change a node."""
+        self._edited = True
+        self.nodes[node] = edited = replace(self.nodes[node], **changes)
+        return edited
+
+    def set_attempt(self, attempt: AttemptId, **changes: Any) -> Attempt:
+        """Change an attempt."""
+        self._edited = True
+        self.attempts[attempt] = edited = replace(self.attempts[attempt], **changes)
+        return edited
+
+    def set_lease(self, lease: LeaseId, **changes: Any) -> Lease:
+        """Change a lease."""
+        self._edited = True
+        self.leases[lease] = edited = replace(self.leases[lease], **changes)
+        return edited
+
+    def issue(self) -> Serial:
+        """The next serial of this group."""
+        last: Serial = self.get("serial")
+        life = max(self.observed.life, last.life)
+        serial = Serial(life, last.count + 1 if life == last.life else 1)
+        self.set(serial=serial)
+        return serial
+
+    def issue_barrier(self) -> int:
+        """The next barrier of this group."""
+        barrier: int = self.get("barriers") + 1
+        self.set(barriers=barrier)
+        return barrier
+
+    def settle(self, node: NodeId, outcome: Outcome, cause: str) -> None:
+        """Decide the fate of a node: it is not wanted any more."""
+        self.set_node(node, settled=outcome, cause=cause, replace=False)
+
+    # What is said
+
+    def tell(self, code: str, about: object, text: str, *, attempt: int = 0) -> None:
+        """Record a past fact."""
+        self._events.append(Event(self.now, code, str(about), text, attempt))
+
+    def wait(
+        self, code: str, about: object, text: str, *, since: float = 0.0, hint: str = ""
+    ) -> None:
+        """Say why something is not done yet."""
+        self._reasons.append(Reason(code, str(about), text, since, hint))
+
+    def wake(self, at: float) -> None:
+        """The answer could change by itself at that time."""
+        self._wake_at = min(self._wake_at, at)
+
+    def decision(self, actions: tuple[Action, ...]) -> Decision:
+        """What was decided. Leases of which nothing is left leave the record."""
+        group = self._frozen()
+        events = tuple(self._events)
+        return Decision(group, actions, events, tuple(self._reasons), self._wake_at)
+
+    def _frozen(self) -> Group:
+        changed = {
+            field: value
+            for field, value in self.changes.items()
+            if value != getattr(self.group, field)
+        }
+        if not self._edited and not changed:
+            return self.group
+        held = tuple(one for one in self.leases.values() if one.state is not LeaseState.GONE)
+        return replace(
+            self.group,
+            nodes=tuple(self.nodes.values()),
+            attempts=tuple(self.attempts.values()),
+            leases=held,
+            **changed,
+        )

@@ -1,0 +1,74 @@
+"""An attempt for every node that wants one and has capacity for it."""
+
+from __future__ import annotations
+
+from argosy.decide.draft import Draft
+from argosy.model.group import Attempt, LeaseState, Node
+from argosy.model.ids import attempt_id
+
+ATTEMPTS_KEPT = 20  # ended ones per node that stay in the record; events tell of all
+
+
+def fill(draft: Draft) -> None:
+    """Make the attempts that are missing."""
+    if draft.ending:
+        return
+    for task in draft.gang:
+        for node in draft.nodes_of(task):
+            if node.settled is None and _vacant(draft, node):
+                _attempt(draft, node)
+
+
+def _vacant(draft: Draft, node: Node) -> bool:
+    """Its place is empty, its capacity is there, and its back-off is over."""
+    lease = draft.leases.get(node.lease) if node.lease is not None else None
+    if lease is None or lease.state is not LeaseState.HELD or lease.lost:
+        return False
+    attempt = draft.newest(node)
+    if attempt is not None and (attempt.live or not attempt.judged):
+        return False
+    if draft.now < node.not_before:
+        draft.wake(node.not_before)
+        text = f"starts again in {node.not_before - draft.now:.0f} s"
+        draft.wait("back-off", node.id, text, since=attempt.ended_at if attempt else 0.0)
+        return False
+    return True
+
+
+def _attempt(draft: Draft, node: Node) -> None:
+    if not draft.get("gang_barrier"):
+        draft.set(gang_barrier=draft.issue_barrier())
+    barrier = node.barrier or draft.get("gang_barrier")
+    assert node.lease is not None
+    lease = draft.leases[node.lease]
+    attempt = Attempt(
+        id=attempt_id(draft.group.id, draft.issue()),
+        node=node.id,
+        number=node.number + 1,
+        incarnation=draft.get("incarnation"),
+        lease=lease.id,
+        barrier=barrier,
+        created_at=draft.now,
+        infra=lease.placement.infra,
+        host=lease.host,
+        restart_reason=node.restart_reason,
+    )
+    _forget_oldest(draft, node)
+    draft.attempts[attempt.id] = attempt
+    draft.set_node(
+        node.id,
+        number=attempt.number,
+        attempt=attempt.id,
+        barrier=barrier,
+        replace=False,
+        restart_reason="",
+    )
+    draft.tell("attempt-created", node.id, f"on {lease.host}", attempt=attempt.number)
+
+
+def _forget_oldest(draft: Draft, node: Node) -> None:
+    if node.number < ATTEMPTS_KEPT:
+        return
+    ended = [one for one in draft.attempts.values() if one.node == node.id and not one.live]
+    for one in ended[: max(0, len(ended) - ATTEMPTS_KEPT)]:
+        del draft.attempts[one.id]

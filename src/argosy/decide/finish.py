@@ -1,0 +1,188 @@
+"""Whether tasks and the group are over, and how.
+
+The group ends when its last primary has; SUCCEEDED if all primaries did. With success each
+auxiliary gets its `termination_delay`, with failure none. Once the group is ENDING nothing is
+restarted, replaced or acquired. Its phase is final when all that can be reached has ended and was
+released.
+"""
+
+from __future__ import annotations
+
+from argosy.decide import depends
+from argosy.decide.draft import Draft
+from argosy.model.group import Lease, LeaseState, Outcome, Phase, Verb
+from argosy.model.spec import Execution, OnFailure, TaskSpec
+
+UNPREPARED = ("setup-failed", "files-failed", "network-failed")
+
+
+def judge(draft: Draft) -> None:
+    """Settle what is over."""
+    if not draft.ending:
+        _cancel(draft)
+    if not draft.ending:
+        _deadline(draft)
+    if not draft.ending:
+        _dead_dependencies(draft)
+        _unprepared(draft)
+    if not draft.ending:
+        _heads(draft)
+        if draft.spec.execution is Execution.SERIAL:
+            _serial(draft)
+        else:
+            _primaries(draft)
+    if draft.phase is Phase.ENDING:
+        _hurry(draft)
+        _auxiliaries(draft)
+        _over(draft)
+
+
+def _cancel(draft: Draft) -> None:
+    wishes = [one for one in draft.group.intents if one.verb is not Verb.RESTART]
+    if wishes:
+        by = f" by {wishes[0].by}" if wishes[0].by else ""
+        _end(draft, Phase.CANCELLED, "cancelled", f"cancelled{by}")
+
+
+def _hurry(draft: Draft) -> None:
+    """`cancel --now`, also of a group that is ending already."""
+    intents = draft.get("intents")
+    if any(one.verb is Verb.CANCEL_NOW for one in intents):
+        draft.set(grace_zero=True)
+    if any(one.verb is not Verb.RESTART for one in intents):
+        draft.set(intents=())
+        _stop_everything(draft)
+
+
+def _deadline(draft: Draft) -> None:
+    limit, started_at = draft.spec.max_duration, draft.get("started_at")
+    if limit is None or not started_at:
+        return
+    if draft.due(started_at + limit):
+        _end(draft, Phase.FAILED, "deadline", f"it ran longer than {limit:g} s (max_duration)")
+    else:
+        draft.wake(
+            max(started_at + limit, draft.observed.looking_since + draft.limits.suspect_after)
+        )
+
+
+def _dead_dependencies(draft: Draft) -> None:
+    for task in draft.gang:
+        if not task.depends_on or draft.verdict(task) is not None:
+            continue
+        if all(node.asked for node in draft.nodes_of(task)):
+            continue
+        why = depends.impossible(draft, task)
+        if why:
+            draft.tell("dependency-ended", task.name, why)
+            for node in draft.nodes_of(task):
+                if node.settled is None:
+                    draft.settle(node.id, Outcome.FAILED, "dependency-ended")
+
+
+def _unprepared(draft: Draft) -> None:
+    """What could not be prepared, and is not tried again, ends the group, auxiliary or not."""
+    for node in draft.nodes.values():
+        if node.settled is Outcome.FAILED and node.cause in UNPREPARED:
+            attempt = draft.newest(node)
+            text = (attempt.text if attempt else "") or node.cause
+            _end(draft, Phase.FAILED, node.cause, f"{node.id}: {text}")
+            return
+
+
+def _heads(draft: Draft) -> None:
+    """A task that ends with its head: the rest is stopped as planned."""
+    for task in draft.gang:
+        if task.ends_with == "head" and draft.verdict(task) is not None:
+            _stop(draft, task, "head-ended")
+
+
+def _serial(draft: Draft) -> None:
+    (task,) = draft.gang
+    verdict = draft.verdict(task)
+    if verdict is None:
+        return
+    if verdict is not Outcome.SUCCEEDED:
+        _end(draft, Phase.FAILED, "task-failed", f"{task.name} {verdict.value}")
+    elif draft.get("gang") + 1 == len(draft.spec.tasks):
+        _end(draft, Phase.SUCCEEDED, "done", "every task succeeded")
+    else:
+        gang = draft.get("gang") + 1
+        draft.set(gang=gang, gang_barrier=0, placing=type(draft.group.placing)())
+        draft.tell("task-turn", draft.spec.tasks[gang].name, f"{task.name} succeeded: its turn")
+
+
+def _primaries(draft: Draft) -> None:
+    primaries = [task for task in draft.spec.tasks if task.primary]
+    verdicts = [draft.verdict(task) for task in primaries]
+    failed = [t.name for t, v in zip(primaries, verdicts) if v not in (None, Outcome.SUCCEEDED)]
+    if failed and draft.spec.on_failure is OnFailure.STOP:
+        _end(draft, Phase.FAILED, "primary-failed", f"{failed[0]} failed")
+    elif None in verdicts:
+        return
+    elif failed:
+        _end(draft, Phase.FAILED, "primary-failed", f"{', '.join(failed)} failed")
+    else:
+        _end(draft, Phase.SUCCEEDED, "done", "every primary task succeeded")
+
+
+def _end(draft: Draft, verdict: Phase, cause: str, text: str) -> None:
+    draft.set(phase=Phase.ENDING, verdict=verdict, cause=cause, text=text, ending_at=draft.now)
+    draft.set(placing=type(draft.group.placing)())
+    draft.tell("group-ending", "", f"{verdict.value}: {text}")
+    if verdict is not Phase.SUCCEEDED:
+        _stop_everything(draft)
+
+
+def _stop_everything(draft: Draft) -> None:
+    for task in draft.spec.tasks:
+        _stop(draft, task, draft.get("cause"))
+
+
+def _stop(draft: Draft, task: TaskSpec, cause: str) -> None:
+    for node in draft.nodes_of(task):
+        if node.settled is None:
+            draft.settle(node.id, Outcome.STOPPED, cause)
+
+
+def _auxiliaries(draft: Draft) -> None:
+    """After success every auxiliary gets its own delay, then it is ended as planned."""
+    for task in draft.spec.tasks:
+        if draft.verdict(task) is not None:
+            continue
+        at = draft.get("ending_at") + task.termination_delay
+        if draft.now >= at:
+            _stop(draft, task, "primaries-ended")
+        else:
+            draft.wake(at)
+            draft.wait("termination-delay", task.name, "ends after its termination_delay", since=at)
+
+
+def _over(draft: Draft) -> None:
+    left = [one for one in draft.leases.values() if one.state is not LeaseState.GONE]
+    if any(node.settled is None for node in draft.nodes.values()):
+        return
+    if not all(_unreachable(draft, lease) for lease in left):
+        for lease in left:
+            where = lease.host or lease.placement.infra
+            draft.wait("ending", lease.node, f"{where} still holds it", since=lease.released_at)
+        return
+    hosts = tuple(sorted({one.host or one.placement.infra for one in left}))
+    verdict = draft.get("verdict") or Phase.FAILED
+    draft.set(phase=verdict, ended_at=draft.now, unreachable=hosts)
+    held = (
+        f"; {', '.join(hosts)} could not be reached and may still hold something" if hosts else ""
+    )
+    draft.tell("group-ended", "", f"{verdict.value}: {draft.get('text')}{held}")
+
+
+def _unreachable(draft: Draft, lease: Lease) -> bool:
+    """Its release was asked for long enough ago, and its host does not answer."""
+    if lease.state is not LeaseState.RELEASING:
+        return False
+    at = lease.released_at + draft.limits.release_margin
+    silent = not draft.heard(lease.id) or draft.look(lease) is None
+    if not draft.due(at):
+        draft.wake(max(at, draft.observed.looking_since + draft.limits.suspect_after))
+        return False
+    return silent

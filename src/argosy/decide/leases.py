@@ -1,0 +1,131 @@
+"""What is held is needed; what is seen with our mark and not needed is released.
+
+Releases are derived from what is *seen*, not only from the record: something that was acquired
+after it had been given up would stay for ever otherwise. A finished group stays here until looks
+that were not blind show nothing with its mark.
+"""
+
+from __future__ import annotations
+
+from argosy.decide.draft import Draft
+from argosy.model.action import Acquire, Action, Release, Replan
+from argosy.model.group import Attempt, Lease, LeaseState, Node, Stage
+from argosy.model.ids import ZERO, LeaseId, group_lease
+
+
+def settle(draft: Draft) -> tuple[Action, ...]:
+    """Let go of what is not needed, and say what is to be acquired, released and planned."""
+    live_by_lease: dict[LeaseId, list[Attempt]] = {}
+    for attempt in draft.attempts.values():
+        if attempt.live:
+            live_by_lease.setdefault(attempt.lease, []).append(attempt)
+    for lease in list(draft.leases.values()):
+        live = live_by_lease.get(lease.id, [])
+        if lease.state < LeaseState.RELEASING and not _needed(draft, lease, live):
+            _let_go(draft, lease)
+    actions = [*_acquires(draft), *_releases(draft), *_replan(draft)]
+    if draft.final and not draft.get("clean"):
+        _clean(draft)
+    return tuple(actions)
+
+
+def _needed(draft: Draft, lease: Lease, live: list[Attempt]) -> bool:
+    node = draft.nodes[lease.node]
+    if lease.lost:
+        return False
+    unwanted = node.lease != lease.id or node.settled is not None
+    if unwanted and any(_may_still_end(draft, one.stop_at, node, stage=one.stage) for one in live):
+        return True
+    if node.lease != lease.id or draft.final:
+        return False
+    if node.settled is None:
+        return True
+    # a rank that has ended keeps its place as long as a restart of its task may want it
+    return not draft.ending and draft.verdict(draft.tasks[node.id.task]) is None
+
+
+def _may_still_end(draft: Draft, stop_at: float, node: Node, *, stage: Stage) -> bool:
+    """An attempt that was told to end gets its grace, and a margin, before its capacity goes."""
+    if stage is Stage.WAITING and not stop_at:
+        return False
+    grace = 0.0 if draft.get("grace_zero") else draft.tasks[node.id.task].grace
+    until = (stop_at or draft.now) + grace + draft.limits.release_margin
+    if draft.due(until):
+        return False
+    draft.wake(max(until, draft.observed.looking_since + draft.limits.suspect_after))
+    return True
+
+
+def _let_go(draft: Draft, lease: Lease) -> None:
+    draft.set_lease(lease.id, state=LeaseState.RELEASING, released_at=draft.now)
+    node = draft.nodes[lease.node]
+    if node.lease == lease.id:
+        draft.set_node(node.id, lease=None)
+    draft.tell("lease-released", lease.node, lease.host or lease.placement.infra)
+
+
+def _acquires(draft: Draft) -> list[Action]:
+    actions: list[Action] = []
+    for lease in draft.leases.values():
+        if lease.state is not LeaseState.ASKED or lease.held_at:
+            continue
+        refusal = draft.observed.refusals.get(lease.id)
+        if refusal is not None and draft.now < refusal.retry_at:
+            draft.wake(refusal.retry_at)
+            continue
+        actions.append(Acquire(lease.id, lease.placement))
+        draft.wake(draft.now + draft.limits.ask_again)
+    return actions
+
+
+def _releases(draft: Draft) -> list[Action]:
+    actions: dict[tuple[str, str], Action] = {}
+    zero = group_lease(draft.group.id)
+    for lease in draft.leases.values():
+        if lease.state is LeaseState.RELEASING:
+            release = Release(lease.placement.infra, lease.id)
+            actions[release.infra, release.lease] = release
+    for infra, look in draft.observed.looks.items():
+        wanted = _held_on(draft, infra)
+        others = [one for one in look.leases if one.lease != zero]
+        for seen in others:
+            if seen.lease not in wanted:
+                actions[infra, seen.lease] = Release(infra, seen.lease)
+        shown = any(one.lease == zero for one in look.leases)
+        if shown and not wanted and not others and not look.blind_all and not look.blind:
+            actions[infra, zero] = Release(infra, zero)
+    if actions:
+        draft.wake(draft.now + draft.limits.ask_again)
+    return list(actions.values())
+
+
+def _held_on(draft: Draft, infra: str) -> set[str]:
+    """The leases of the group on that infra that are needed."""
+    return {
+        one.id
+        for one in draft.leases.values()
+        if one.placement.infra == infra and one.state < LeaseState.RELEASING
+    }
+
+
+def _replan(draft: Draft) -> list[Action]:
+    placing = draft.get("placing")
+    if draft.ending or placing.request == ZERO:
+        return []
+    gang = [node for task in draft.gang for node in draft.nodes_of(task) if node.settled is None]
+    needy = tuple(node.id for node in gang if node.lease is None)
+    kept = tuple(draft.leases[n.lease].placement for n in gang if n.lease is not None)
+    return [Replan(placing.request, needy, kept, placing.refused)]
+
+
+def _clean(draft: Draft) -> None:
+    """After the end: whether anything with the group's mark is left where it ever was."""
+    draft.wake(draft.now + draft.limits.ask_again)  # until looks show nothing
+    for infra in draft.get("infras"):
+        look = draft.observed.looks.get(infra)
+        if look is None or look.blind_all or look.blind or look.leases:
+            return
+        if look.began_at <= draft.get("ended_at"):
+            return
+    if all(one.state is LeaseState.GONE for one in draft.leases.values()):
+        draft.set(clean=True)

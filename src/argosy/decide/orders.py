@@ -1,0 +1,91 @@
+"""What every agent is told: the orders of its lease, and the address book once something starts.
+
+An assignment gets a new serial when what it says changed; it is sent again until the agent has
+taken that serial. The book travels only to leases on which something may run, so that a hundred
+nodes that become ready one by one do not cause ten thousand messages.
+"""
+
+from __future__ import annotations
+
+from argosy.decide.draft import Draft
+from argosy.model.action import Action, Assign
+from argosy.model.group import Attempt, Book, Lease, LeaseState, Order, Peer, Stage
+from argosy.model.ids import LeaseId
+
+
+def assign(draft: Draft) -> tuple[Action, ...]:
+    """Bring assignments up to date, and repeat those that were not taken yet."""
+    if draft.edited:
+        _write_book(draft)
+    live_by_lease: dict[LeaseId, list[Attempt]] = {}
+    for attempt in draft.attempts.values():
+        if attempt.live:
+            live_by_lease.setdefault(attempt.lease, []).append(attempt)
+    actions: list[Action] = []
+    for lease in list(draft.leases.values()):
+        if lease.state is LeaseState.HELD and not lease.lost:
+            current = _current(draft, lease, live_by_lease.get(lease.id, []))
+            if _lags(draft, current):
+                actions.append(_assign(draft, current))
+                draft.wake(draft.now + draft.limits.ask_again)
+    return tuple(actions)
+
+
+def _current(draft: Draft, lease: Lease, live: list[Attempt]) -> Lease:
+    orders = lease.orders
+    if draft.edited:
+        orders = tuple(_order(draft, one) for one in live)
+    runs = any(order.goal is Stage.RUNNING for order in orders)
+    book: int = draft.get("book").version if runs else 0
+    if orders == lease.orders and (book == lease.book or not runs):
+        return lease
+    return draft.set_lease(lease.id, orders=orders, book=book, serial=draft.issue())
+
+
+def _order(draft: Draft, attempt: Attempt) -> Order:
+    return Order(
+        attempt=attempt.id,
+        node=attempt.node,
+        number=attempt.number,
+        incarnation=attempt.incarnation,
+        goal=attempt.goal,
+        restart_reason=attempt.restart_reason,
+        grace=0.0 if draft.get("grace_zero") else None,
+    )
+
+
+def _lags(draft: Draft, lease: Lease) -> bool:
+    report = draft.report(lease.id)
+    if report is None:
+        return True  # also the empty assignment: that an agent answers is how it is found there
+    return report.serial < lease.serial
+
+
+def _assign(draft: Draft, lease: Lease) -> Assign:
+    return Assign(
+        lease.placement.infra, lease.id, lease.host, lease.serial, lease.orders, draft.get("book")
+    )
+
+
+def _write_book(draft: Draft) -> None:
+    book: Book = draft.get("book")
+    peers = tuple(_peer(draft, attempt) for attempt in _book_attempts(draft))
+    if peers != book.peers:
+        draft.set(book=Book(book.version + 1, peers))
+
+
+def _book_attempts(draft: Draft) -> list[Attempt]:
+    newest = (draft.newest(node) for node in draft.nodes.values())
+    return [one for one in newest if one is not None and one.address]
+
+
+def _peer(draft: Draft, attempt: Attempt) -> Peer:
+    """Health is only in the book where something acts on it: in tasks that are balanced."""
+    balanced = bool(draft.tasks[attempt.node.task].balance)
+    return Peer(
+        node=attempt.node,
+        attempt=attempt.number,
+        address=attempt.address,
+        live=attempt.live and attempt.goal is not Stage.ENDED,
+        healthy=attempt.healthy and balanced,
+    )

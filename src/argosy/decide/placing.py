@@ -1,0 +1,294 @@
+"""Capacity for the gang: a plan is asked for, acquired as a whole, and given up as a whole.
+
+Before the gang's first start two clocks run while a node lacks a reporting agent:
+`start_timeout`, and `hold_timeout` while a refusal stands beside what is held. When one runs out,
+everything is given back and the gang waits with a reason and a back-off. Later replacements wait
+without a deadline, and the group's other leases are kept.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+from argosy.decide import queue
+from argosy.decide.draft import Draft
+from argosy.model.group import Lease, LeaseState, Node, Placing
+from argosy.model.ids import ZERO, LeaseId, lease_id
+from argosy.model.observed import Refusal, SeenLease, SeenState
+from argosy.model.plan import NoPlan, Plan
+
+
+def place(draft: Draft) -> None:
+    """Take the next step towards capacity for every node that lacks it."""
+    if draft.ending:
+        return
+    placing = draft.group.placing
+    if placing.acquired_at:
+        _watch(draft)
+    needy = _needy(draft)
+    if not needy:
+        if draft.get("placing").request != ZERO:
+            _change(draft, request=ZERO)
+        return
+    if draft.get("placing").acquired_at:
+        return  # what was acquired is complete first, or given up
+    _answer(draft, needy)
+    if not draft.get("placing").acquired_at:
+        _ask(draft, needy)
+
+
+def _change(draft: Draft, **changes: object) -> None:
+    draft.set(placing=replace(draft.get("placing"), **changes))
+
+
+def _needy(draft: Draft) -> list[Node]:
+    """The nodes of the gang that are wanted and have no capacity."""
+    return [
+        node
+        for task in draft.gang
+        for node in draft.nodes_of(task)
+        if node.settled is None and not _housed(draft, node)
+    ]
+
+
+def _housed(draft: Draft, node: Node) -> bool:
+    lease = draft.leases.get(node.lease) if node.lease is not None else None
+    return lease is not None and lease.state < LeaseState.RELEASING and not lease.lost
+
+
+# Asking for a plan
+
+
+def _ask(draft: Draft, needy: list[Node]) -> None:
+    placing: Placing = draft.get("placing")
+    freed = queue.freed_since(draft.group, draft.observed.queue.freed_at)
+    if placing.request != ZERO:
+        if draft.now < placing.requested_at + draft.limits.replan_timeout:
+            draft.wake(placing.requested_at + draft.limits.replan_timeout)
+            draft.wait("planning", "", "a plan is being made", since=placing.requested_at)
+            return
+    elif draft.now < placing.retry_at and not freed:
+        draft.wake(placing.retry_at)
+        for line in placing.report or ("no capacity",):
+            draft.wait("no-capacity", "", line, since=placing.failed_at)
+        _passed(draft)
+        return
+    elif placing.infras and _blocked(draft, placing.infras):
+        return
+    _change(draft, request=draft.issue(), requested_at=draft.now)
+    draft.wake(draft.now + draft.limits.replan_timeout)
+
+
+def _blocked(draft: Draft, infras: tuple[str, ...]) -> bool:
+    me = queue.waiting_of(
+        replace(draft.group, placing=replace(draft.get("placing"), infras=infras)),
+        draft.observed.queue.freed_at,
+    )
+    if me is None:
+        return False
+    limit = draft.limits.pass_limit
+    who = queue.ahead(draft.observed.queue, me, infras, draft.now, limit)
+    if who:
+        place_ = queue.place(draft.observed.queue, me)
+        draft.wait(
+            "queue", "", f"{who}; place {place_} in the queue", since=draft.group.submitted_at
+        )
+    return bool(who)
+
+
+def _passed(draft: Draft) -> None:
+    """Note since when others, behind in the queue, were placed where this gang would go."""
+    placing: Placing = draft.get("placing")
+    turns = draft.observed.queue.turns
+    passing = any(turns.get(infra, draft.group.id) != draft.group.id for infra in placing.infras)
+    if passing and not placing.passed_since:
+        _change(draft, passed_since=draft.now)
+    if placing.passed_since:
+        draft.wake(placing.passed_since + draft.limits.pass_limit)
+
+
+def _answer(draft: Draft, needy: list[Node]) -> None:
+    placing: Placing = draft.get("placing")
+    answer = draft.observed.answer
+    if placing.request == ZERO or answer is None or answer.request != placing.request:
+        return
+    _change(draft, request=ZERO)
+    if isinstance(answer, NoPlan):
+        _no_plan(draft, answer)
+    elif not {node.id for node in needy} <= {one.node for one in answer.placements}:
+        draft.tell("plan-stale", "", "what is needed changed meanwhile")
+    elif _blocked(draft, answer.infras()):
+        _change(draft, infras=answer.infras())
+    else:
+        _acquire(draft, answer, needy)
+
+
+def _no_plan(draft: Draft, answer: NoPlan) -> None:
+    placing: Placing = draft.get("placing")
+    lines = answer.report.refused or ("it does not fit now",)
+    retry_at = max(answer.retry_at, draft.now + _backoff(draft, placing.tries + 1))
+    if lines != placing.report:
+        draft.tell("no-capacity", "", "; ".join(lines))
+    _change(
+        draft,
+        tries=placing.tries + 1,
+        retry_at=retry_at,
+        failed_at=draft.now,
+        report=lines,
+        refused=(),
+        infras=answer.infras or placing.infras,
+    )
+
+
+def _backoff(draft: Draft, tries: int) -> float:
+    """Doubles up to a limit; up to half of it is jitter that the group's id decides."""
+    limits = draft.limits
+    whole: float = min(limits.backoff_most, limits.backoff_first * 2.0 ** min(tries - 1, 16))
+    chance = zlib.crc32(f"{draft.group.id}:{tries}".encode()) / 2**32
+    return whole * (1.0 - chance / 2)
+
+
+def _acquire(draft: Draft, plan: Plan, needy: list[Node]) -> None:
+    """Ask for all of it; what the plan repeats of kept leases stays as it is."""
+    lacking = {node.id for node in needy}
+    for placement in [one for one in plan.placements if one.node in lacking]:
+        lease = Lease(
+            id=lease_id(draft.group.id, draft.issue()),
+            node=placement.node,
+            placement=placement,
+            state=LeaseState.ASKED,
+            asked_at=draft.now,
+        )
+        draft.leases[lease.id] = lease
+        draft.set_node(placement.node, lease=lease.id)
+    _change(
+        draft, acquired_at=draft.now, turns=plan.infras(), infras=plan.infras(), hold_since=0.0,
+        passed_since=0.0,
+    )  # fmt: skip
+    draft.set(infras=tuple(sorted({*draft.get("infras"), *plan.infras()})))
+    where = ", ".join(plan.infras())
+    draft.tell("plan-acquired", "", f"{len(lacking)} nodes on {where}")
+
+
+# While it is being acquired
+
+
+def _watch(draft: Draft) -> None:
+    mine = [lease for lease in draft.leases.values() if _open(draft, lease)]
+    lacking = [one for one in mine if draft.report(one.id) is None or one.state is LeaseState.ASKED]
+    if not lacking:
+        _complete(draft)
+        return
+    refused = {one.id: why for one in lacking if (why := _refusal(draft, one))}
+    for lease_id_, why in refused.items():
+        draft.wait("refused", draft.leases[lease_id_].node, why.text, since=why.at, hint=why.hint)
+    for lease in lacking:
+        if lease.id not in refused:
+            text = _pending_words(draft, lease)
+            draft.wait("capacity", lease.node, text, since=lease.asked_at)
+    if draft.gang_started:
+        _replace_refused(draft, refused)
+    else:
+        _clocks(draft, refused, held=len(mine) - len(refused))
+
+
+def _open(draft: Draft, lease: Lease) -> bool:
+    return lease.state < LeaseState.RELEASING and draft.nodes[lease.node].lease == lease.id
+
+
+def _seen(draft: Draft, lease: Lease) -> SeenLease | None:
+    look = draft.observed.looks.get(lease.placement.infra)
+    leases = look.leases if look is not None else ()
+    return next((one for one in leases if one.lease == lease.id), None)
+
+
+def _pending_words(draft: Draft, lease: Lease) -> str:
+    if lease.state is LeaseState.HELD:
+        return f"waits for the agent on {lease.host or lease.placement.infra}"
+    seen = _seen(draft, lease)
+    return (seen.text if seen else "") or f"asked {lease.placement.infra} for it"
+
+
+def _refusal(draft: Draft, lease: Lease) -> Refusal | None:
+    if lease.state is LeaseState.HELD:
+        return None
+    seen = _seen(draft, lease)
+    if seen is not None and seen.state is SeenState.PENDING and seen.unschedulable:
+        at = lease.held_at or draft.now
+        return Refusal(lease.id, "unschedulable", seen.text, "", at, at)
+    return draft.observed.refusals.get(lease.id)
+
+
+def _complete(draft: Draft) -> None:
+    """Every lease is held and reports: the turns are free for the next gang."""
+    _change(
+        draft, acquired_at=0.0, turns=(), tries=0, retry_at=0.0, hold_since=0.0, report=(),
+        refused=(), infras=(),
+    )  # fmt: skip
+
+
+def _clocks(draft: Draft, refused: dict[LeaseId, Refusal], *, held: int) -> None:
+    placing: Placing = draft.get("placing")
+    hold_since = (placing.hold_since or draft.now) if refused else 0.0
+    if hold_since != placing.hold_since:
+        _change(draft, hold_since=hold_since)
+    start_by = placing.acquired_at + draft.spec.start_timeout
+    hold_by = hold_since + draft.spec.hold_timeout
+    never = [why for why in refused.values() if why.retry_at == float("inf")]
+    if never:
+        _give_up(draft, refused, f"refused: {never[0].text}")
+    elif refused and not held:
+        _give_up(draft, refused, "all of it was refused")
+    elif refused and draft.due(hold_by):
+        _give_up(draft, refused, f"a part was refused for {draft.spec.hold_timeout:g} s")
+    elif draft.due(start_by):
+        _give_up(draft, refused, f"not all was there after {draft.spec.start_timeout:g} s")
+    else:
+        fresh = draft.observed.looking_since + draft.limits.suspect_after
+        draft.wake(max(fresh, min(start_by, hold_by) if refused else start_by))
+
+
+def _give_up(draft: Draft, refused: dict[LeaseId, Refusal], text: str) -> None:
+    """Give everything back: nothing of a gang holds capacity while another part has none."""
+    placing: Placing = draft.get("placing")
+    tries = placing.tries + 1
+    said_no = {
+        (one.placement.infra, one.placement.host)
+        for one in draft.leases.values()
+        if one.id in refused and one.placement.host
+    }
+    for task in draft.gang:
+        for node in draft.nodes_of(task):
+            if node.lease is not None:
+                draft.set_node(node.id, lease=None, replace=node.attempt is not None)
+    lines = tuple(dict.fromkeys([text, *(why.text for why in refused.values())]))
+    _change(
+        draft, acquired_at=0.0, turns=(), tries=tries, hold_since=0.0, report=lines,
+        retry_at=draft.now + _backoff(draft, tries), failed_at=draft.now,
+        refused=tuple(sorted((infra, host or "") for infra, host in said_no)),
+    )  # fmt: skip
+    draft.wake(draft.get("placing").retry_at)
+    draft.tell("placing-given-up", "", f"{text}: everything is given back and tried again")
+
+
+def _replace_refused(draft: Draft, refused: dict[LeaseId, Refusal]) -> None:
+    """A replacement that was refused is planned anew; what the group holds is kept."""
+    if not refused:
+        return
+    placing: Placing = draft.get("placing")
+    tries = placing.tries + 1
+    for lease in [one for one in draft.leases.values() if one.id in refused]:
+        draft.set_node(lease.node, lease=None)
+    said_no = {
+        (o.placement.infra, o.placement.host or "")
+        for o in draft.leases.values()
+        if o.id in refused
+    }
+    _change(
+        draft, acquired_at=0.0, turns=(), tries=tries, failed_at=draft.now,
+        retry_at=draft.now + _backoff(draft, tries), refused=tuple(sorted(said_no)),
+        report=tuple(dict.fromkeys(why.text for why in refused.values())),
+    )  # fmt: skip
+    draft.wake(draft.get("placing").retry_at)
+    draft.tell("replacement-refused", "", next(iter(refused.values())).text)

@@ -1,0 +1,113 @@
+"""How far each attempt may go: wanted and seen stages share one scale, so to start and to stop is
+to raise one number.
+
+Nothing of a barrier starts before one decision saw the live attempt of each of its nodes READY and
+each agent heard lately. Then a node's goal becomes RUNNING when its `depends_on` holds.
+"""
+
+from __future__ import annotations
+
+from argosy.decide import depends
+from argosy.decide.draft import Draft
+from argosy.model.group import Attempt, Node, Outcome, Phase, Stage
+from argosy.model.spec import TaskSpec
+
+
+def set_goals(draft: Draft) -> None:
+    """Raise goals; they never fall."""
+    _stop(draft)
+    if not draft.ending:
+        _open_barriers(draft)
+        for task in draft.gang:
+            _start(draft, task)
+    draft.set(phase=_phase(draft))
+
+
+def _stop(draft: Draft) -> None:
+    for attempt in list(draft.attempts.values()):
+        if not attempt.live or attempt.goal is Stage.ENDED:
+            continue
+        node = draft.nodes[attempt.node]
+        if node.settled is not None or node.replace or node.attempt != attempt.id:
+            draft.set_attempt(attempt.id, goal=Stage.ENDED, stop_at=draft.now)
+            why = node.cause if node.settled is not None else "is to be replaced"
+            draft.tell("attempt-stopping", attempt.node, why, attempt=attempt.number)
+
+
+def _open_barriers(draft: Draft) -> None:
+    waiting: dict[int, list[Node]] = {}
+    started = draft.get("started")
+    for task in draft.gang:
+        for node in draft.nodes_of(task):
+            if node.barrier not in started and node.settled is None:
+                waiting.setdefault(node.barrier or draft.get("gang_barrier"), []).append(node)
+    opened = [b for b, nodes in sorted(waiting.items()) if b and _all_ready(draft, b, nodes)]
+    if not opened:
+        return
+    used = {node.barrier for node in draft.nodes.values()}
+    kept = [b for b in started if b in used or b == draft.get("gang_barrier")]
+    draft.set(started=(*kept, *opened))
+    if not draft.get("started_at"):
+        draft.set(started_at=draft.now)
+    for barrier in opened:
+        first = barrier == draft.get("gang_barrier")
+        draft.tell("barrier-open", "", "all are ready: start" if first else "restarted ones start")
+
+
+def _all_ready(draft: Draft, barrier: int, nodes: list[Node]) -> bool:
+    for node in nodes:
+        attempt = draft.newest(node)
+        if attempt is None or node.replace or not attempt.live or attempt.stage < Stage.READY:
+            _say_unready(draft, node, attempt)
+            return False
+        if not draft.heard(attempt.lease):
+            text = f"{attempt.host or attempt.lease} was not heard lately"
+            draft.wait("agent-suspect", node.id, text)
+            return False
+    return True
+
+
+def _say_unready(draft: Draft, node: Node, attempt: Attempt | None) -> None:
+    if attempt is not None and attempt.live and not node.replace:
+        text = f"{node.id} is {attempt.stage.name.lower()}: the others wait for it"
+        draft.wait("not-ready", node.id, text, since=attempt.created_at)
+
+
+def _start(draft: Draft, task: TaskSpec) -> None:
+    started = draft.get("started")
+    unmet: str | None = None  # asked once per task, and only when a node needs the answer
+    for node in draft.nodes_of(task):
+        attempt = draft.newest(node)
+        if (
+            attempt is None
+            or not attempt.live
+            or attempt.goal is not Stage.READY
+            or node.barrier not in started
+        ):
+            continue
+        if not node.asked:
+            unmet = depends.unmet(draft, task) if unmet is None else unmet
+            if unmet:
+                draft.wait("depends-on", node.id, unmet, since=attempt.ready_at)
+                continue
+            draft.set_node(node.id, asked=True)
+        draft.set_attempt(attempt.id, goal=Stage.RUNNING)
+
+
+def _phase(draft: Draft) -> Phase:
+    phase = draft.phase
+    if draft.ending:
+        return phase
+    if not draft.gang_started:
+        return Phase.STARTING if draft.leases else Phase.PENDING
+    for task in draft.gang:
+        verdict = draft.verdict(task)
+        for node in draft.nodes_of(task):
+            attempt = draft.newest(node)
+            up = attempt is not None and attempt.goal is Stage.RUNNING and not node.replace
+            waits = attempt is not None and attempt.live and not node.asked
+            over = node.settled is not None or verdict is not None
+            ended = attempt is not None and attempt.outcome is Outcome.SUCCEEDED
+            if not (up and attempt is not None and attempt.live) and not waits | over | ended:
+                return Phase.RECOVERING
+    return Phase.RUNNING

@@ -1,0 +1,1 @@
+"""The address book and what a program is told: host names, environment, assignments; pure."""

@@ -1,0 +1,231 @@
+"""The agent of one host of this machine: started when needed, reached over its unix socket.
+
+An agent is started detached (a session of its own, a clean environment, no descriptor of ours),
+since it outlives the server. Its own lock sees to it that a folder has one agent: starting twice is
+harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from argosy.errors import Unreachable
+from argosy.infra.local_processes import started
+
+LINE_MAX: Final = 64 << 20  # bytes; of the protocol
+START_SECONDS: Final = 20.0  # until a started agent must answer
+STARTS_MAX: Final = 3  # in one call
+PAUSES: Final = (0.005, 0.005, 0.01, 0.01, 0.02)  # between tries to connect, then the last for ever
+IDLE_EXIT: Final = 300.0  # an agent with nothing to do ends by itself after so long
+KEPT_VARIABLES: Final = ("HOME", "USER", "LOGNAME", "TZ", "XDG_RUNTIME_DIR")
+LOG_TAIL: Final = 400
+
+
+class SocketStream:
+    """A stream over a connection, in the words of infra/api.py."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self, most: int = 65536) -> bytes:
+        """Up to so many bytes; b"" at the end."""
+        try:
+            return await self._reader.read(most)
+        except ConnectionError:
+            return b""
+
+    async def readline(self) -> bytes:
+        """One line with its newline; less, or b"", at the end."""
+        try:
+            return await self._reader.readline()
+        except ConnectionError:
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        """Send; waits while the other side is slow. Raises Unreachable when nobody is there."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise Unreachable("the agent has hung up", code="agent/hung-up") from error
+
+    async def close(self) -> None:
+        """End the stream; may be repeated."""
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How agents are started here."""
+
+    python: str
+    program: Path  # the packed agent
+    server: str
+    idle_exit: float = IDLE_EXIT
+    extra: tuple[str, ...] = ()
+
+    def command(self, *words: str) -> list[str]:
+        """The command line of an agent's command."""
+        return [self.python, "-I", "-S", str(self.program), *words]
+
+
+@dataclass(slots=True)
+class LocalAgent:
+    """One host's agent. `home` and `shared` are its folders, `capacity` what it is told it has."""
+
+    home: Path
+    shared: Path
+    launch: Launch
+    capacity: dict[str, Any] | None = None  # None: what the machine has
+    _child: int = 0  # pid of the one that this process started and has not reaped; 0: none
+    _started: int = 0  # how often, since the last connection
+    _reapers: dict[int, int] = field(default_factory=dict)  # pidfd -> pid
+
+    def pid(self) -> int:
+        """The living agent's pid, whoever started it; 0 when there is none.
+
+        Told by what the agent wrote, not by its lock: to try the lock could keep an agent out.
+        """
+        try:
+            fields = json.loads((self.home / "agent.json").read_bytes())
+            pid, since = int(fields["pid"]), int(fields["start_time"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return self._child
+        return pid if started(pid) == since else self._child
+
+    @property
+    def untouched(self) -> bool:
+        """No agent ever ran here, so there is nothing to tell one."""
+        return not (self.home / "journal").exists() and not self.pid()
+
+    def start(self) -> None:
+        """Start it unless one lives, or is being started; never waits for it."""
+        if self.pid():
+            return
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.shared.mkdir(parents=True, exist_ok=True, mode=0o700)
+        words = ["run", "--home", str(self.home), "--shared", str(self.shared)]
+        words += ["--server-id", self.launch.server, "--idle-exit", f"{self.launch.idle_exit:g}"]
+        if self.capacity is not None:
+            words += ["--capacity", json.dumps(self.capacity)]
+        self._child = _spawn(self.launch.command(*words), self.home / "agent.log")
+        self._started += 1
+        self._watch(self._child)
+
+    def _watch(self, pid: int) -> None:
+        """Collect the child when it ends: nobody else may."""
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return
+        self._reapers[fd] = pid
+        asyncio.get_running_loop().add_reader(fd, self._reap, fd)
+
+    def _reap(self, fd: int) -> None:
+        pid = self._reapers.pop(fd)
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            pass
+        if self._child == pid:
+            self._child = 0
+
+    def forget(self) -> None:
+        """Watch it no more; it goes on."""
+        loop = asyncio.get_running_loop()
+        for fd in self._reapers:
+            loop.remove_reader(fd)
+            os.close(fd)
+        self._reapers.clear()
+
+    async def attach(self) -> SocketStream:
+        """A stream to it; starts it when it does not run. Raises Unreachable."""
+        self._started = 0
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_SECONDS
+        for tries in range(1 << 30):
+            stream = await self._connect()
+            if stream is not None:
+                return stream
+            if self._started >= STARTS_MAX and not self._child:
+                raise self._dead("ends as soon as it is started")
+            if loop.time() > deadline:
+                raise self._dead(f"did not answer within {START_SECONDS:g} s")
+            self.start()
+            await asyncio.sleep(PAUSES[min(tries, len(PAUSES) - 1)])
+        raise AssertionError
+
+    async def _connect(self) -> SocketStream | None:
+        """A connection, by a path through the folder's descriptor: a socket's path is short."""
+        try:
+            folder = os.open(self.home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            path = f"/proc/self/fd/{folder}/agent.sock"
+            return SocketStream(*await asyncio.open_unix_connection(path, limit=LINE_MAX))
+        except (FileNotFoundError, ConnectionError):
+            return None
+        finally:
+            os.close(folder)
+
+    def _dead(self, what: str) -> Unreachable:
+        return Unreachable(
+            f"the agent in {self.home} {what}: {self._last_words()}",
+            code="agent/does-not-start",
+            hint=f"read {self.home / 'agent.log'}; `argosy doctor` tries what an agent needs",
+        )
+
+    def _last_words(self) -> str:
+        try:
+            text = (self.home / "agent.log").read_text(errors="replace").strip()
+        except OSError:
+            text = ""
+        return text[-LOG_TAIL:] or "it said nothing"
+
+
+def clean_environment() -> dict[str, str]:
+    """What an agent gets, whoever started the server."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8", **kept}  # fmt: skip
+
+
+def _spawn(command: Sequence[str], log: Path) -> int:
+    """Start a program detached; its pid. Raises Unreachable when that is impossible."""
+    every = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        return os.posix_spawn(
+            command[0],
+            list(command),
+            clean_environment(),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=sorted(every),
+        )
+    except OSError as error:
+        raise Unreachable(
+            f"no agent can be started: {error.strerror}",
+            code="agent/cannot-start",
+            hint="`argosy doctor` tries what an agent needs",
+            retry=2.0,
+        ) from error

@@ -1,0 +1,145 @@
+"""All processes of one host of this machine, so that it can be frozen, thawed and lost as a whole.
+
+Of a host are: its agent and what the agent started for itself, the wrappers that its attempts'
+`claim` files name, all their descendants, and whatever bears the mark of one of its attempts. The
+network of a group belongs to all its hosts and is left alone. A pass can miss what moves: passes
+are repeated until one finds nothing new. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+PASSES_MAX: Final = 200
+PAUSE: Final = 0.005  # seconds between two passes of killing
+
+
+def freeze(home: Path, agent: int) -> int:
+    """SIGSTOP to everything, the agent (pid; 0: none runs) first; how many there were."""
+    done: set[int] = set()
+    for _ in range(PASSES_MAX):
+        fresh = [pid for pid in of_host(home, agent) if pid not in done]
+        if not fresh:
+            break
+        for pid in fresh:
+            _send(pid, signal.SIGSTOP)
+        done.update(fresh)
+    return len(done)
+
+
+def thaw(home: Path, agent: int) -> None:
+    """SIGCONT to everything, the agent last, so that it sees a host that runs."""
+    for pid in reversed(list(of_host(home, agent))):
+        _send(pid, signal.SIGCONT)
+
+
+def kill(home: Path, agent: int) -> list[int]:
+    """SIGKILL to everything; what is left after all passes cannot be killed: another user's, or
+    stuck in the kernel. It is frozen first, so that nothing forks away or is started meanwhile."""
+    freeze(home, agent)
+    left: list[int] = []
+    for _ in range(PASSES_MAX):
+        left = [pid for pid in of_host(home, agent) if not _over(pid)]
+        if not left:
+            break
+        for pid in left:
+            _send(pid, signal.SIGKILL)
+        time.sleep(PAUSE)
+    return left
+
+
+def kill_one(pid: int) -> None:
+    """SIGKILL to one process (0: to none); silent when it is gone."""
+    if pid:
+        _send(pid, signal.SIGKILL)
+
+
+def of_host(home: Path, agent: int) -> Iterator[int]:
+    """Every process of the host, each once, the agent first."""
+    seen: set[int] = set()
+    roots = ([agent] if agent else []) + list(_claimed(home)) + list(_marked(home))
+    while roots:
+        pid = roots.pop(0)
+        if pid in seen or not _exists(pid):
+            continue
+        seen.add(pid)
+        yield pid
+        roots += children(pid)
+
+
+def children(pid: int) -> list[int]:
+    """The children of any of its threads; [] when it is gone."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += [int(word) for word in file.read().split()]
+    except OSError:
+        pass
+    return found
+
+
+def started(pid: int) -> int:
+    """Its start time in clock ticks; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def _claimed(home: Path) -> Iterator[int]:
+    """Wrappers and programs that live, from the claims of all attempts (docs/agent-protocol.md)."""
+    for claim in home.glob("attempts/**/claim"):
+        try:
+            lines = claim.read_bytes().splitlines()[1:3]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.rpartition(b")")[2].split()
+            pid = int(line.split(b" ", 1)[0])
+            if len(words) > 19 and started(pid) == int(words[19]):
+                yield pid
+
+
+def _marked(home: Path) -> Iterator[int]:
+    """What bears the mark of an attempt of this host in its environment."""
+    try:
+        marks = {f"ARGOSY_MARK={name}".encode() for name in os.listdir(home / "attempts")}
+    except OSError:
+        return
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if marks.intersection(file.read().split(b"\0")):
+                    yield int(name)
+        except OSError:
+            continue
+
+
+def _exists(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+def _over(pid: int) -> bool:
+    """A zombie without living threads, or nothing."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state = file.read().rpartition(b")")[2].split()[0]
+        return state in (b"Z", b"X") and len(os.listdir(f"/proc/{pid}/task")) <= 1
+    except OSError:
+        return True
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass

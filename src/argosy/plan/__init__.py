@@ -1,0 +1,1 @@
+"""GroupSpec and offers in, a plan with its report out; pure."""

@@ -1,0 +1,1 @@
+"""The client library: everything that the command line does, for programs."""

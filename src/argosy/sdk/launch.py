@@ -1,0 +1,131 @@
+"""The body of a launch: what a file needs from the submitter's machine, read in one place."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from argosy.errors import InputError, NotFound, Place
+
+FILE_BYTES_MOST = 16 << 20
+_SECRETS = re.compile(r"^\s*[\"']?secrets[\"']?\s*:", re.MULTILINE)
+_SCOPE = re.compile(r"(?:secrets:)?(?:(?:personal|workspace|global)\.)?")
+
+
+def launch_body(
+    file: str | Path,
+    *,
+    envs: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """What POST /v1/groups takes. `-` is standard input.
+
+    Secrets that the file only names take their values from `environment` (default: the process's);
+    nothing else of it is sent.
+    `options` are the other keys of the body: name, infra, set, no_accelerators, network, replace.
+    """
+    shown, base, text = read_text(file)
+    around = os.environ if environment is None else environment
+    return {
+        "file": shown,
+        "text": text,
+        "base": str(base),
+        "envs": dict(envs or {}),
+        "secrets": dict(secrets or {}),
+        "environ": {name: around[name] for name in secrets_named(text) if name in around},
+        "user": _user(),
+        **options,
+    }
+
+
+def read_text(file: str | Path) -> tuple[str, Path, str]:
+    """How messages call the file, the folder that its paths start from, and its text.
+
+    Raises NotFound, or InputError when it can't be read or is not text.
+    """
+    shown, base, data = read_bytes(file)
+    return shown, base, _decoded(shown, data)
+
+
+def read_bytes(file: str | Path) -> tuple[str, Path, bytes]:
+    """As `read_text`, not decoded."""
+    if str(file) == "-":
+        return "<stdin>", Path.cwd(), sys.stdin.buffer.read(FILE_BYTES_MOST)
+    path = Path(file)
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(FILE_BYTES_MOST + 1)
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", code="file/missing", hint=_near(path)) from error
+    except OSError as error:
+        raise InputError(
+            f"can't read {path}: {error.strerror or error}",
+            code="file/unreadable",
+            hint="give a file that you may read",
+        ) from error
+    if len(data) > FILE_BYTES_MOST:
+        raise InputError(
+            f"{path} is larger than {FILE_BYTES_MOST >> 20} MiB",
+            code="file/large",
+            hint="give the YAML file of a job group; data belongs into `file_mounts`",
+        )
+    return str(file), path.absolute().parent, data
+
+
+def secrets_named(text: str) -> set[str]:
+    """The secrets that a file names without a value; a file that is broken may name fewer."""
+    if not _SECRETS.search(text):
+        return set()
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    names: set[str] = set()
+    try:
+        for document in yaml.load_all(text, Loader=loader):
+            secrets = document.get("secrets") if isinstance(document, dict) else None
+            if isinstance(secrets, dict):
+                secrets = [key for key, value in secrets.items() if value is None]
+            for one in secrets if isinstance(secrets, list) else ():
+                names.add(_SCOPE.sub("", str(one), count=1))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        return names  # the server says what is wrong with the file, and where
+    return names
+
+
+def _decoded(shown: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            "the file is not text in UTF-8",
+            code="file/not-text",
+            place=Place(shown, line),
+            hint="give the YAML file of a job group",
+        ) from error
+
+
+def _near(path: Path) -> str:
+    try:
+        near = sorted(
+            one.name for one in path.absolute().parent.iterdir() if one.suffix in (".yaml", ".yml")
+        )
+    except OSError:
+        return f"there is no folder {path.parent} either"
+    if not near:
+        return "`argosy init` writes one to begin with"
+    return "files there: " + ", ".join(near[:5])
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,1 @@
+"""The HTTP API on the home's unix socket: thin routers over `control`, `store` and `views`."""

@@ -1,0 +1,69 @@
+"""The application: the routers together, and every error as the API says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+import argosy
+from argosy.errors import ArgosyError, Broken, InputError, NotFound
+from argosy.server import groups, infra, sessions, streams
+from argosy.server.answers import answer, refusal, unexpected
+from argosy.server.context import Context
+
+
+def application(context: Context) -> FastAPI:
+    """The API of one server."""
+    app = FastAPI(
+        title="Argosy",
+        version=argosy.__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        exception_handlers={
+            ArgosyError: _ours,
+            RequestValidationError: _invalid,
+            HTTPException: _plain,
+            Exception: _any,
+        },
+    )
+    app.state.context = context
+    for one in (infra, groups, streams, sessions):
+        app.include_router(one.router)
+    return app
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    return refusal(unexpected(error))
+
+
+async def _any(_: Request, error: Exception) -> Response:
+    return refusal(unexpected(error))
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    """A query or a body that does not fit: the first thing that is wrong with it."""
+    found: list[dict[str, Any]] = list(getattr(error, "errors", list)())
+    first = found[0] if found else {"loc": (), "msg": "not valid"}
+    where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+    return refusal(
+        InputError(
+            f"{where}: {first['msg']}",
+            code="server/request",
+            hint="docs/api.md has the forms of every request",
+        )
+    )
+
+
+async def _plain(request: Request, error: Exception) -> Response:
+    """A path or a method that is not there."""
+    status = getattr(error, "status_code", 500)
+    if status in (404, 405):
+        text = f"there is no {request.method} {request.url.path}"
+        return answer(
+            NotFound(text, code="server/no-such-path", hint="see docs/api.md").fields(), status
+        )
+    return answer(Broken(str(getattr(error, "detail", error))).fields(), status)

@@ -1,0 +1,267 @@
+"""Groups: plan, launch, look, and everything that a user can ask of one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Response
+from fastapi import Request as HttpRequest
+from pydantic import BaseModel, ConfigDict, Field
+
+from argosy.errors import Conflict, InputError
+from argosy.model import codec
+from argosy.model.action import Event
+from argosy.model.group import Group, Intent, Outcome, Verb
+from argosy.model.ids import GroupId
+from argosy.server.agents import answered, opened
+from argosy.server.answers import FINE, answer, awaited
+from argosy.server.context import Context, Here, attempts_of, newest_attempt, node_of
+from argosy.server.masking import masked
+from argosy.server.streams import view_of
+from argosy.spec.overrides import Overrides
+from argosy.spec.parse import Parsed, parse
+from argosy.views.explain import explain
+from argosy.views.overview import row
+from argosy.views.plan import plan_view
+
+router = APIRouter(prefix="/v1", tags=["groups"])
+
+TEXT_MOST: Final = 16 * 2**20  # characters of a file
+EVENTS_MOST: Final = 1000  # read at a time
+LIMIT_MOST: Final = 10_000
+
+
+class LaunchBody(BaseModel):
+    """A file as it was submitted, and what the command line changes about it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    file: str = "group.yaml"  # how messages name it
+    text: str = Field(max_length=TEXT_MOST)
+    base: str = "/"  # the folder that relative paths start from
+    name: str = ""
+    infra: str = ""
+    envs: dict[str, str] = {}
+    secrets: dict[str, str] = Field(default={}, repr=False)
+    environ: dict[str, str] = Field(default={}, repr=False)  # of secrets that the file only names
+    set: tuple[str, ...] = ()  # "task.resources.cpus=1"
+    no_accelerators: bool = False
+    network: str = ""
+    replace: bool = False
+    user: str = ""
+
+    def overrides(self) -> Overrides:
+        """What the command line changes, as the parser takes it."""
+        return Overrides(
+            name=self.name,
+            infra=self.infra,
+            envs=tuple(self.envs.items()),
+            secrets=tuple(self.secrets.items()),
+            sets=self.set,
+            no_accelerators=self.no_accelerators,
+            network=self.network,
+            environ=tuple(self.environ.items()),
+        )
+
+
+class CancelBody(BaseModel):
+    """How to end a group."""
+
+    now: bool = False  # without grace
+
+
+class RestartBody(BaseModel):
+    """What to restart: the group, a task, or a node."""
+
+    task: str = ""
+    index: int | None = Field(None, ge=0)
+
+
+class ChaosBody(BaseModel):
+    """What to break on purpose."""
+
+    what: str
+    task: str
+    index: int = Field(0, ge=0)
+
+
+# --- before a group is there ---------------------------------------------------------------------
+
+
+@router.post("/plan")
+async def plan(body: LaunchBody, here: Here) -> Response:
+    """Where each node would run, and why; nothing is written."""
+    parsed = await _parsed(body)
+    chosen = await here.control.plan(parsed.spec)
+    return answer({"plan": codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed)))})
+
+
+@router.post("/groups")
+async def launch(body: LaunchBody, here: Here) -> Response:
+    """Submit a group; it is kept durably once this answers."""
+    parsed = await _parsed(body)
+    group = await here.control.submit(parsed.spec, source=body.text, replace=body.replace)
+    told = {"id": group.id, "name": group.spec.name, "warnings": list(_sentences(parsed))}
+    return answer(told)
+
+
+async def _parsed(body: LaunchBody) -> Parsed:
+    """The file, understood; in a thread, since a large one takes its time."""
+    return await asyncio.to_thread(
+        parse,
+        body.text,
+        file=body.file,
+        base=body.base,
+        home=os.path.expanduser("~"),
+        overrides=body.overrides(),
+        user=body.user,
+    )
+
+
+def _sentences(parsed: Parsed) -> tuple[str, ...]:
+    """The warnings of a file, each with its place."""
+    return tuple(
+        f"{warning.place}: {warning.text}" if warning.place else warning.text
+        for warning in parsed.warnings
+    )
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+@router.get("/groups")
+async def groups(
+    here: Here,
+    all: bool = False,
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)] = LIMIT_MOST,
+) -> Response:
+    """Groups on one line each, newest first; those that ended only with `all`."""
+    now = here.now()
+    found = here.control.groups(ended=all)[:limit]
+    return answer({"groups": [codec.encode(row(group, now)) for group in found]})
+
+
+@router.get("/groups/{ref}")
+async def group(ref: str, here: Here) -> Response:
+    """One group on a screen."""
+    return answer(codec.encode(view_of(here, here.control.find(ref))))
+
+
+@router.get("/groups/{ref}/spec")
+async def spec(ref: str, here: Here) -> Response:
+    """The file and what was understood of it, secrets masked."""
+    found = here.control.find(ref)
+    text = masked(here.control.store.source(found.id), found.spec)
+    return answer({"text": text, "spec": codec.encode(found.spec)})
+
+
+@router.get("/groups/{ref}/explain")
+async def explained(ref: str, here: Here) -> Response:
+    """Why it waits, or what was decided last and why, and what would mend it."""
+    found = here.control.find(ref)
+    events = _newest_events(here, found)
+    told = explain(found, here.control.reasons(found.id), events, here.now())
+    return answer(codec.encode(told))
+
+
+@router.get("/groups/{ref}/wait")
+async def wait(
+    ref: str, request: HttpRequest, here: Here, timeout: float | None = None
+) -> Response:
+    """The group once it has ended; 408 after `timeout` seconds."""
+    found = here.control.find(ref)
+
+    async def ended() -> Response:
+        current = found
+        try:
+            async with asyncio.timeout(timeout):
+                while not current.phase.final:
+                    current = await here.control.changed(current.id, current.version)
+        except TimeoutError:
+            current = here.control.find(current.id)
+        view = codec.encode(view_of(here, current))
+        return answer(view, 200 if current.phase.final else 408)
+
+    return await awaited(request, here.closing, ended)
+
+
+def _newest_events(here: Context, group: Group) -> list[Event]:
+    """All events of a group, a page at a time."""
+    found: list[Event] = []
+    since = 0
+    while page := here.control.store.events(group.id, since=since, limit=EVENTS_MOST):
+        since = page[-1][0]
+        found += [event for _, event in page]
+        if len(page) < EVENTS_MOST:
+            break
+    return found
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+@router.post("/groups/{ref}/cancel")
+async def cancel(ref: str, here: Here, body: CancelBody | None = None) -> Response:
+    """End a group; one that has ended already stays as it is."""
+    found = here.control.find(ref)
+    if not found.phase.final:
+        verb = Verb.CANCEL_NOW if body is not None and body.now else Verb.CANCEL
+        await here.control.intend(found.id, Intent(verb, here.now()))
+    return answer(FINE)
+
+
+@router.post("/groups/{ref}/restart")
+async def restart(ref: str, here: Here, body: RestartBody | None = None) -> Response:
+    """Replace the attempts of a group, a task or a node."""
+    wish = body or RestartBody()
+    found = here.control.find(ref)
+    if found.phase.final:
+        raise Conflict(
+            f"group {found.spec.name!r} has ended ({found.phase})",
+            code="server/ended",
+            hint="launch its file again with `argosy launch FILE`",
+        )
+    if wish.task:
+        node_of(found, wish.task, wish.index or 0)
+    intent = Intent(Verb.RESTART, here.now(), task=wish.task, index=wish.index)
+    await here.control.intend(found.id, intent)
+    return answer(FINE)
+
+
+@router.delete("/groups/{ref}")
+async def remove(ref: str, here: Here) -> Response:
+    """Forget an ended group and its logs."""
+    await here.control.remove(GroupId(here.control.find(ref).id))
+    return answer(FINE)
+
+
+ON_ATTEMPT: Final = ("kill", "freeze", "thaw")
+ON_HOST: Final = {
+    "lose-host": "lose", "restore-host": "restore", "kill-agent": "kill-agent",
+    "freeze-host": "freeze", "thaw-host": "thaw",
+}  # fmt: skip
+
+
+@router.post("/groups/{ref}/chaos")
+async def chaos(ref: str, body: ChaosBody, here: Here) -> Response:
+    """Break something on purpose."""
+    found = here.control.find(ref)
+    attempt = newest_attempt(found, body.task, body.index)
+    if body.what in ON_ATTEMPT:
+        wish = {"op": "chaos", "attempt": attempt.id, "what": body.what, "signal": 9}
+        async with opened(here.control, attempt, wish) as stream:
+            await answered(stream, attempt)
+    elif body.what in ON_HOST:
+        if body.what == "restore-host":
+            there = attempts_of(found, attempt.node)
+            attempt = next((a for a in reversed(there) if a.outcome is Outcome.LOST), attempt)
+        await here.control.break_host(attempt, ON_HOST[body.what])
+    else:
+        raise InputError(
+            f"there is no way to break something named {body.what!r}",
+            code="server/chaos",
+            hint=f"choose one of {', '.join((*ON_ATTEMPT, *ON_HOST))}",
+        )
+    return answer(FINE)

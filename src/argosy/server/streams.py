@@ -1,0 +1,90 @@
+"""Streams of lines: a group as it changes, its events, its logs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Response
+
+from argosy.errors import NotFound
+from argosy.model import codec
+from argosy.model.group import Group
+from argosy.server.answers import Lines, Out, line
+from argosy.server.context import Context, Here
+from argosy.server.logs import LogQuery, send_logs
+from argosy.views.overview import overview
+
+router = APIRouter(prefix="/v1/groups/{ref}", tags=["streams"])
+
+WATCH_EVERY_S: Final = 0.1  # at most ten lines a second
+PAGE: Final = 500  # events read at a time
+
+
+@router.get("/watch")
+async def watch(ref: str, here: Here) -> Response:
+    """The group now and after every change, the last time when its phase is final."""
+    group = here.control.find(ref)
+
+    async def produce(out: Out) -> None:
+        current = group
+        loop = asyncio.get_running_loop()
+        while True:
+            sent_at = loop.time()
+            await out(line(codec.encode(view_of(here, current))))
+            if current.phase.final:
+                return
+            changed = await here.control.changed(current.id, current.version)
+            rest = WATCH_EVERY_S - (loop.time() - sent_at)
+            if rest > 0 and not changed.phase.final:
+                await asyncio.sleep(rest)
+            current = here.control.find(current.id)
+
+    return Lines(produce, here.closing)
+
+
+@router.get("/events")
+async def events(ref: str, here: Here, since: int = 0, follow: bool = False) -> Response:
+    """What happened after the event `since`; with `follow` until the group has ended."""
+    group = here.control.find(ref)
+
+    async def produce(out: Out) -> None:
+        current, seen = group, since
+        while True:
+            seen = await _send_events(here, out, current, seen)
+            if not follow or current.phase.final:
+                return
+            try:
+                current = await here.control.changed(current.id, current.version)
+            except NotFound:  # it was removed
+                return
+
+    return Lines(produce, here.closing)
+
+
+@router.get("/logs")
+async def logs(ref: str, here: Here, query: Annotated[LogQuery, Query()]) -> Response:
+    """What the attempts wrote, merged over nodes by time of reading."""
+    group = here.control.find(ref)
+    query.check(group)
+
+    async def produce(out: Out) -> None:
+        await send_logs(here, group, query, out)
+
+    return Lines(produce, here.closing)
+
+
+def view_of(here: Context, group: Group) -> object:
+    """The overview of a group now."""
+    control = here.control
+    return overview(group, control.reasons(group.id), control.usage(), here.now())
+
+
+async def _send_events(here: Context, out: Out, group: Group, since: int) -> int:
+    """Send what came after `since`; the number of the newest one sent."""
+    while page := here.control.store.events(group.id, since=since, limit=PAGE):
+        await out(b"".join(line({"seq": seq, **codec.encode(event)}) for seq, event in page))
+        since = page[-1][0]
+        if len(page) < PAGE:
+            break
+    return since

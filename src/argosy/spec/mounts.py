@@ -1,0 +1,191 @@
+"""`workdir`, `file_mounts` and `volumes`: what is on a node before `setup`."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from argosy.model.spec import FileMount, VolumeMount, Workdir
+from argosy.spec.keys.shapes import Fields
+from argosy.spec.source.file import Scalar
+from argosy.spec.source.notes import Mark, Notes
+from argosy.spec.source.words import listed, nearest_word
+
+BUCKETS: Final = ("s3", "gs", "r2", "az", "hf", "cos", "oci", "nebius", "cw", "vastdata")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_AZURE = re.compile(r"https://[a-z0-9]+\.blob\.core\.windows\.net/")
+MAX_PATH: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """What relative paths and `~` of the submitter mean. Absolute; `home` may be ""."""
+
+    base: str
+    home: str = ""
+
+    def absolute(self, path: str) -> str:
+        """The path without `..`; `~` stays when the home is not known."""
+        if path == "~" or path.startswith("~/"):
+            return posixpath.normpath(self.home + path[1:]) if self.home else path
+        return posixpath.normpath(posixpath.join(self.base, path))
+
+
+def workdir_of(
+    value: Any, mark: Mark, folders: Folders, notes: Notes
+) -> tuple[Workdir | None, tuple[str, ...]]:
+    """Where the code comes from, and what of it is not carried out."""
+    if value is None:
+        return None, ()
+    if isinstance(value, Fields):
+        url = str(value.get("url", ""))
+        if not url:
+            notes.error(
+                mark, "workdir-url", "`workdir` is a map without `url`",
+                "write `workdir: {url: https://..., ref: main}`, or a path",
+            )  # fmt: skip
+        sentence = f"`workdir` from git ({url}) is not fetched by this version: clone it and give"
+        return Workdir(url=url, ref=str(value.get("ref", ""))), (f"{sentence} the folder",)
+    text = str(value)
+    if _URI.match(text):
+        notes.error(
+            mark, "workdir-uri", f"`workdir` is a folder of yours, not `{text[:60]}`",
+            "write `workdir: {url: ...}` for a git repository, `file_mounts` for a bucket",
+        )  # fmt: skip
+    return Workdir(path=folders.absolute(text)), ()
+
+
+def mounts_of(
+    pairs: tuple[tuple[Scalar, Any], ...], folders: Folders, notes: Notes
+) -> tuple[tuple[FileMount, ...], tuple[str, ...]]:
+    """The file mounts, and what of them is not carried out."""
+    mounts: list[FileMount] = []
+    said: list[str] = []
+    for key, value in pairs:
+        destination = _destination(key, "file_mounts", notes)
+        made = (
+            _stored(key, destination, value, folders, notes)
+            if isinstance(value, Fields)
+            else _copied(key, destination, str(value), folders, notes)
+        )
+        for mount in made:
+            mounts.append(mount)
+            if mount.mode:
+                what = mount.source or mount.name
+                said.append(
+                    f"`{mount.destination}` comes from a bucket ({what}), which this version does"
+                    " not read or write"
+                )
+    _check_destinations([key for key, _ in pairs], "file_mounts", notes)
+    return tuple(mounts), tuple(said)
+
+
+def _destination(key: Scalar, about: str, notes: Notes) -> str:
+    path = key.text
+    bad = ""
+    if _URI.match(path):
+        bad = "is a URI; a destination is a path on the node"
+    elif not path.strip("/") or "\0" in path or len(path) > MAX_PATH:
+        bad = "cannot be a path on the node"
+    elif about == "volumes" and not path.startswith(("/", "~/")):
+        bad = "is not absolute"
+    if bad:
+        notes.error(
+            key.mark, "destination", f"the destination `{path[:60]}` of `{about}` {bad}",
+            "write `/path/on/node: source`, or `~/path: source`",
+        )  # fmt: skip
+    return path.rstrip("/") or path
+
+
+def _copied(
+    key: Scalar, destination: str, source: str, folders: Folders, notes: Notes
+) -> list[FileMount]:
+    scheme = _URI.match(source)
+    if scheme is None:
+        return [FileMount(destination, folders.absolute(source))]
+    kind = scheme.group(1).lower()
+    if kind in BUCKETS or _AZURE.match(source):
+        return [FileMount(destination, source, store=kind, mode="COPY")]
+    if kind in ("https", "http"):
+        return [FileMount(destination, source)]
+    near = nearest_word(kind, (*BUCKETS, "https"))
+    notes.error(
+        key.mark, "unknown-scheme", f"`{kind}://` is no kind of source that Argosy knows",
+        f"did you mean `{near}://`?" if near else f"use a path, https, or one of {listed(BUCKETS)}",
+    )  # fmt: skip
+    return []
+
+
+def _stored(
+    key: Scalar, destination: str, value: Fields, folders: Folders, notes: Notes
+) -> list[FileMount]:
+    """A map: a bucket, or local paths put into one."""
+    name = str(value.get("name", ""))
+    sources = [source for source in value.get("source", ()) if source]
+    store = str(value.get("store", "")).lower()
+    if not name and not sources:
+        notes.error(
+            value.node.mark, "mount-source",
+            f"the file mount `{destination[:60]}` has neither a `source` nor a `name`",
+            "give `source: PATH or URI`, or `name: BUCKET`",
+        )  # fmt: skip
+        return []
+    for source in sources:
+        scheme = _URI.match(source)
+        if scheme and scheme.group(1).lower() not in (*BUCKETS, "https"):
+            return _copied(key, destination, source, folders, notes)
+    texts = [s if _URI.match(s) else folders.absolute(s) for s in sources] or [""]
+    mode = str(value.get("mode", "MOUNT"))
+    persistent = bool(value.get("persistent", True))
+    return [FileMount(destination, text, name, store, mode, persistent) for text in texts]
+
+
+def volumes_of(
+    pairs: tuple[tuple[Scalar, Any], ...], notes: Notes
+) -> tuple[tuple[VolumeMount, ...], tuple[str, ...]]:
+    """The volumes, and a sentence for each: this version mounts none."""
+    found: list[VolumeMount] = []
+    for key, value in pairs:
+        destination = _destination(key, "volumes", notes)
+        if not isinstance(value, Fields):
+            found.append(VolumeMount(destination, name=str(value)))
+            continue
+        ways = [word for word in ("name", "size", "host_path") if word in value]
+        if not ways or ("host_path" in ways and len(ways) > 1):
+            notes.error(
+                value.node.mark, "volume-form",
+                f"the volume `{destination[:60]}` needs one of `name`, `size` and `host_path`",
+                "`name`: one that exists; `size`: a new one for the group; `host_path`: a folder",
+            )  # fmt: skip
+        size = value.get("size")
+        found.append(
+            VolumeMount(
+                destination,
+                name=str(value.get("name", "")),
+                sub_path=str(value.get("sub_path", "")),
+                host_path=str(value.get("host_path", "")),
+                size_gib=size[0] if size else 0.0,
+                kind=str(value.get("type", "")),
+                read_only=value.get("mode") in ("ro", "read-only"),
+            )
+        )
+    _check_destinations([key for key, _ in pairs], "volumes", notes)
+    text = "the volume at `{}` is not mounted by this version"
+    return tuple(found), tuple(text.format(one.destination) for one in found)
+
+
+def _check_destinations(keys: list[Scalar], about: str, notes: Notes) -> None:
+    """Two spellings of one destination (`/data` and `/data/`, or after substitution)."""
+    seen: dict[str, Scalar] = {}
+    for key in keys:
+        path = posixpath.normpath(key.text)
+        if path in seen:
+            notes.error(
+                key.mark, "destination-twice",
+                f"`{path[:60]}` is a destination of `{about}` twice: in line"
+                f" {seen[path].mark.line} and in line {key.mark.line}",
+                "give each source a destination of its own",
+            )  # fmt: skip
+        seen.setdefault(path, key)

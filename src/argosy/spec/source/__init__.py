@@ -1,0 +1,1 @@
+"""Text to documents: YAML with the place of every word, and what is wrong with it."""

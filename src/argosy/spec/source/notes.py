@@ -1,0 +1,102 @@
+"""What was found wrong, or doubtful, while a file was read: collected, never thrown one by one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from argosy.errors import InputError, InputErrors, Place
+
+SOURCE_SHOWN = 200  # longest line that is shown with a caret, in characters
+ERRORS_KEPT = 100  # more than so many help nobody; the last one says how many there were
+BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 counts as the end of a line
+
+
+class Mark(NamedTuple):
+    """Where something was written. Lines and columns count from 1.
+
+    `flag` is set where the text came from the command line instead of the file.
+    """
+
+    line: int
+    column: int
+    flag: str = ""
+
+
+NOWHERE = Mark(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Warning_:
+    """Something that works, but may not be what was meant."""
+
+    text: str
+    place: Place | None = None
+    hint: str = ""
+    code: str = ""
+
+
+@dataclass(slots=True)
+class Notes:
+    """The errors and warnings of one file, each said once."""
+
+    file: str
+    lines: list[str]
+    errors: list[InputError] = field(default_factory=list)
+    warnings: list[Warning_] = field(default_factory=list)
+    said: set[tuple[Mark, str]] = field(default_factory=set)
+    left_out: int = 0
+
+    def error(self, mark: Mark, code: str, text: str, hint: str | tuple[str, ...]) -> None:
+        """Keep an error; `code` is without its `spec/`."""
+        if not self._new(mark, text):
+            return
+        if len(self.errors) >= ERRORS_KEPT:
+            self.left_out += 1
+            return
+        self.errors.append(InputError(text, code=f"spec/{code}", hint=hint, place=self.place(mark)))
+
+    def warn(self, mark: Mark, code: str, text: str, hint: str = "") -> None:
+        """Keep a warning; `code` is without its `spec/`."""
+        if self._new(mark, text) and len(self.warnings) < ERRORS_KEPT:
+            self.warnings.append(Warning_(text, self.place(mark), hint, f"spec/{code}"))
+
+    def place(self, mark: Mark) -> Place:
+        """The place in the words of `errors`, with the text of the line unless it is very long."""
+        if mark.flag:
+            return Place(mark.flag)
+        source = self.lines[mark.line - 1] if 0 < mark.line <= len(self.lines) else ""
+        if len(source) > SOURCE_SHOWN:
+            source = source[:SOURCE_SHOWN] if mark.column <= SOURCE_SHOWN else ""
+        return Place(self.file, mark.line, mark.column, source)
+
+    def raise_errors(self) -> None:
+        """Raise all errors in the order of the file, if there are any."""
+        if not self.errors:
+            return
+        self.errors.sort(key=_position)
+        if self.left_out:
+            self.errors.append(
+                InputError(
+                    f"{self.left_out} more errors are not shown",
+                    code="spec/more-errors",
+                    hint="correct those above and try again",
+                )
+            )
+        raise InputErrors(tuple(self.errors))
+
+    def sorted_warnings(self) -> tuple[Warning_, ...]:
+        """The warnings in the order of the file."""
+        return tuple(sorted(self.warnings, key=_position))
+
+    def _new(self, mark: Mark, text: str) -> bool:
+        key = (mark, text)
+        fresh = key not in self.said
+        self.said.add(key)
+        return fresh
+
+
+def _position(what: InputError | Warning_) -> tuple[int, int]:
+    place = what.place
+    return (place.line, place.column) if place else (1 << 30, 0)

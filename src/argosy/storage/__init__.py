@@ -1,0 +1,1 @@
+"""What travels to hosts: code, file mounts; later volumes, buckets, checkpoints."""

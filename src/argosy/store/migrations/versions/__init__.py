@@ -1,0 +1,1 @@
+"""One module a step; the name begins with the revision."""

@@ -1,0 +1,1 @@
+"""What tests of Argosy, and of infras made elsewhere, are built from."""

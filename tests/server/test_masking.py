@@ -1,0 +1,39 @@
+"""What the API shows of a submitted file holds no secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from argosy.server.masking import masked
+from argosy.testing.builders import a_spec, a_task
+
+FILE = """\
+# a comment
+secrets: {TOKEN: hunter2, "SHORT": '1'}
+---
+name: trainer
+num_nodes: 1
+secrets:
+  KEY: |
+    line one
+    line two
+  OTHER: "quoted: value"   # kept
+  EMPTY:
+envs: {URL: "https://x?t=hunter2"}
+run: echo 1
+"""
+
+
+def test_values_of_secrets_are_masked_wherever_they_stand() -> None:
+    spec = a_spec(a_task("trainer", secrets=(("TOKEN", "hunter2"), ("SHORT", "1"))))
+    shown = masked(FILE, spec)
+    for secret in ("hunter2", "line one", "quoted: value", "'1'"):
+        assert secret not in shown
+    assert "num_nodes: 1" in shown
+    assert "# kept" in shown
+    assert "run: echo 1" in shown
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "secrets: 3", "secrets: [A, B]", "- x"])
+def test_any_text_is_taken(text: str) -> None:
+    assert masked(text, a_spec()) == text
