@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.spec.reading import TRAPS, errors, said, trap, warned
 
 from argosy.model.needs import Accelerator
 from argosy.model.spec import (
-    Condition,
     EndsWith,
     Execution,
     FileMount,
@@ -16,7 +16,6 @@ from argosy.model.spec import (
     Scope,
     Workdir,
 )
-from tests.spec.reading import TRAPS, errors, said, trap, warned
 
 # File, errors as `line:column code`, and a piece of the hint of the first.
 WRONG = {
@@ -87,7 +86,7 @@ WRONG = {
 # Files that mean something, with their warnings; each has a test of its meaning below.
 RIGHT = {
     "accelerator-braces": ["3:17 accelerator-form"],
-    "accelerator-forms": ["5:17 accelerator-form"],
+    "accelerator-forms": ["6:17 accelerator-form"],
     "accelerator-list-of-maps": [],
     "accelerator-without-space": ["3:17 accelerator-form"],
     "anchors-inside": [],
@@ -404,7 +403,8 @@ def test_git_and_volumes_are_checked_and_said_not_to_be_carried_out():
 
 
 def test_placement_is_ignored():
-    assert trap("legacy-placement").spec.tasks[0].depends_on == ()
+    spec = trap("legacy-placement").spec
+    assert (spec.inter_connection, spec.tasks[0].needs[0].infra) == (None, None)
 
 
 def test_standard_streams_are_written_as_the_warning_says():
@@ -415,8 +415,3 @@ def test_standard_streams_are_written_as_the_warning_says():
 
 def test_interpreter_line_is_a_comment():
     assert tasks_of("shebang")["a"].run == "x"
-
-
-def test_conditions_are_those_of_the_file():
-    spec = trap("names-with-capitals").spec
-    assert all(condition is not Condition.HEALTHY for t in spec.tasks for _, condition in t.depends_on)

@@ -15,13 +15,14 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import decide, environment, facts
 from .decide import Order, Seen, Situation, Stage, Step
-from .groups import Group, safe_name
+from .groups import Group
 from .guests import Guest, Inside
 from .health import Health, shell
 from .logs.log import Change, Log
 from .loop import Timer
+from .naming import digest, safe_name
 from .place import Place
-from .prepare import Preparation, digest
+from .prepare import Preparation
 from .processes import folder as folders
 from .processes import tree
 from .processes.execution import Execution, Phase
@@ -402,7 +403,9 @@ class Attempt:
 
     def _log_changed(self, change: Change) -> None:
         if change.truncated:
-            self.on_event("log-truncated", "the program emptied its own log; use >&2, not >/dev/stderr")
+            self.on_event(
+                "log-truncated", "the program emptied its own log; use >&2, not >/dev/stderr"
+            )
         if change.capped and not self.record.get("capped"):
             self.record["capped"] = True
             self.on_event("log-capped", "the oldest part of the log was freed")

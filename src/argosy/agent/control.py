@@ -71,6 +71,10 @@ class Desk:
             kind(self.host, stream, message)
         elif op == "chaos":
             self._chaos(stream, message)
+        elif op == "release":
+            lease = str(message["lease"])
+            self.host.release(lease)
+            self.host.when_gone(lease, lambda: self._answer(stream, {"ok": True}))
         elif op == "status":
             self._answer(stream, self.status())
         elif op == "history":
@@ -81,7 +85,9 @@ class Desk:
             self._answer(stream, {"ok": True})
         else:
             text = "unknown op %r" % (op,)
-            stream.fail("InputError", "agent/unknown-op", text, ["is the agent older than the server?"])
+            stream.fail(
+                "InputError", "agent/unknown-op", text, ["is the agent older than the server?"]
+            )
 
     @staticmethod
     def _answer(stream: Stream, message: Message) -> None:
@@ -123,7 +129,7 @@ class Desk:
 
     def _line(self, control: Control) -> Callable[[Message], None]:
         def take(message: Message) -> None:
-            op = message.get("op")
+            op = message.get("type") or message.get("op")
             if op == "assign":
                 self.host.assign(message)
             elif op == "release":

@@ -153,7 +153,9 @@ def _with_setup(at: Situation, setup: Seen) -> Order:
     """`setup` runs, or has failed."""
     ending = at.goal >= Stage.STOPPING
     if setup.over:
-        return _leave(at, NEVER_STARTED if setup.never or (ending and setup.stopped) else _failed(setup))
+        return _leave(
+            at, NEVER_STARTED if setup.never or (ending and setup.stopped) else _failed(setup)
+        )
     if (ending or setup.exited) and not setup.stopping:
         return Order(Step.STOP_SETUP)
     return WAIT

@@ -68,6 +68,7 @@ def compose(
     env.update(_addresses(order, book))
     env.update({name: str(value) for name, value in (task.get("env") or {}).items()})
     env.update({name: str(value) for name, value in (task.get("secrets") or {}).items()})
+    env.update({name: str(value) for name, value in (order.get("env") or {}).items()})
     env.update(
         PWD=where.cwd,
         ARGOSY_PEERS=where.peers,

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .child import Child
 from .loop import Loop
+from .naming import safe_name
 from .net import balance, host, isolated, names, network, supervisor, trial
 from .processes import folder as folders
 
@@ -231,25 +232,25 @@ def locked_by_agent(home: str) -> bool:
         os.close(fd)
 
 
-def safe_name(text: str) -> str:
-    """A file name for any text, the same for the same text, different for different ones."""
-    if text and all(c.isalnum() or c in "-_." for c in text) and text[0] != "." and text.isascii():
-        return text if len(text) <= 200 else text[:100] + "~" + text[-90:]
-    body = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "%%%x" % ord(c) for c in text)
-    return "~" + (body if len(body) <= 200 else body[:100] + "~" + body[-90:])
-
-
 def build(
     shared: str, place: str, facts: Dict[str, Any], nodes: List[str], balanced: List[str]
 ) -> Dict[str, Any]:
     """Ensure the network of a group; its record. Runs in a child. Raises NetworkError."""
     tried = trial.trial(shared, facts.get("network") or "auto")
     if tried["mode"] == "none":
-        raise network.NetworkError(str(tried["failed_step"]), str(tried["reason"]), str(tried["hint"]))
+        raise network.NetworkError(
+            str(tried["failed_step"]), str(tried["reason"]), str(tried["hint"])
+        )
     mark = safe_name(str(facts["id"]))
     if tried["mode"] == "isolated":
         made = isolated.build(
-            place, mark, nodes, None, balanced, bool(tried["way_out"]), bool(tried["pid_namespaces"])
+            place,
+            mark,
+            nodes,
+            None,
+            balanced,
+            bool(tried["way_out"]),
+            bool(tried["pid_namespaces"]),
         )
     else:
         if facts.get("names") is True and tried["names"] == "none":

@@ -33,7 +33,9 @@ class Health:
         self._offset = 0
         self._over = False
 
-    def start(self, ready: Optional[Dict[str, Any]], invite: Invite, dismiss: Callable[[Guest], None]) -> None:
+    def start(
+        self, ready: Optional[Dict[str, Any]], invite: Invite, dismiss: Callable[[Guest], None]
+    ) -> None:
         """The program runs: begin to look. `invite` and `dismiss` run a command beside it."""
         probe = read_ready(ready)
         if probe is None:
@@ -63,7 +65,12 @@ class Health:
                 self._watch.matched()
 
     def _run(
-        self, text: str, limit: float, answer: Answered, invite: Invite, dismiss: Callable[[Guest], None]
+        self,
+        text: str,
+        limit: float,
+        answer: Answered,
+        invite: Invite,
+        dismiss: Callable[[Guest], None],
     ) -> None:
         """Run the probe's command; exit code 0 within its time-out means yes."""
         loop = self._place.loop

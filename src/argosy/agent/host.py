@@ -14,7 +14,8 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from . import facts
 from .attempts import Attempt
 from .decide import Stage
-from .groups import Group, safe_name
+from .groups import Group
+from .naming import safe_name
 from .place import Place
 
 RELEASED_MAX = 2000
@@ -37,6 +38,7 @@ class Host:
         self.send: Callable[[Message], bool] = lambda message: False
         self.on_empty: Callable[[], None] = lambda: None
         """Called when the last lease is gone."""
+        self._gone_calls: Dict[str, List[Callable[[], None]]] = {}
         self._changed: Set[str] = set()
         self._full = self._scheduled = False
         self._events: List[Message] = []
@@ -140,6 +142,13 @@ class Host:
             self._drop(attempt)
         self._settle(lease)
 
+    def when_gone(self, lease: str, call: Callable[[], None]) -> None:
+        """Call once, as soon as nothing of the lease is left."""
+        if self.place.journal.get("lease", lease) is None:
+            call()
+        else:
+            self._gone_calls.setdefault(lease, []).append(call)
+
     def forget(self, group: str) -> None:
         """Remove the logs and working directories of a group's ended attempts."""
         for name, record in list(self.place.journal.of("attempt").items()):
@@ -230,6 +239,8 @@ class Host:
         self._leave_group(str(known["group"]["id"]))
         self._full = True
         self._schedule()
+        for call in self._gone_calls.pop(lease, []):
+            call()
         if not self.place.journal.of("lease"):
             self.on_empty()
 
@@ -374,11 +385,18 @@ class Host:
                 order = record["order"]
                 found.append(
                     {
-                        "attempt": name, "group": record["group"], "lease": record["lease"],
-                        "node": order["node"], "task": order["task"], "number": order["number"],
-                        "incarnation": order["incarnation"], "outcome": record.get("outcome"),
-                        "exit_code": record.get("exit_code"), "signal": record.get("signal"),
-                        "cause": record.get("cause", ""), "at": record["at"],
+                        "attempt": name,
+                        "group": record["group"],
+                        "lease": record["lease"],
+                        "node": order["node"],
+                        "task": order["task"],
+                        "number": order["number"],
+                        "incarnation": order["incarnation"],
+                        "outcome": record.get("outcome"),
+                        "exit_code": record.get("exit_code"),
+                        "signal": record.get("signal"),
+                        "cause": record.get("cause", ""),
+                        "at": record["at"],
                         "log_bytes": _disk_bytes(os.path.join(self._folder(name), "output")),
                     }  # fmt: skip
                 )

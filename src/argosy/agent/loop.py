@@ -148,6 +148,10 @@ class Loop:
         while self._running:
             self.once()
 
+    def idle(self) -> bool:
+        """Whether no timer is set."""
+        return all(timer.callback is None for _, _, timer in self._timers)
+
     def stop(self) -> None:
         """Let `run` return after the present round."""
         self._running = False

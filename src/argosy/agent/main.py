@@ -1,8 +1,8 @@
 """The agent's commands: `run`, `attach`, `launcher`, `version`.
 
-    run       be the agent of a home folder (one per folder; a second one is refused with exit code 7)
-    attach    join standard input and output to the agent's socket; ends with standard input
-    launcher  what `run` starts for its wrappers
+run       be the agent of a home folder (one per folder; a second one is refused with exit code 7)
+attach    join standard input and output to the agent's socket; ends with standard input
+launcher  what `run` starts for its wrappers
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ LOG_MAX_BYTES = 4 << 20
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
                  [--capacity JSON] [--detach]
        agent attach --home DIR
+       agent facts --shared DIR [--home DIR]
+       agent end-network --shared DIR --group GROUP
        agent version
 """
 
@@ -34,6 +36,14 @@ def main(argv: Optional[List[str]] = None) -> int:
         return run(options)
     if command == "attach" and options is not None and "home" in options:
         return attach(options["home"])
+    if command == "facts" and options is not None and "shared" in options:
+        from . import commands
+
+        return commands.facts(options.get("home") or options["shared"], options["shared"])
+    if command == "end-network" and options is not None and "group" in options:
+        from . import commands
+
+        return commands.end_network(options["shared"], options["group"])
     if command == "launcher":
         launch()
         return 0
@@ -52,7 +62,7 @@ def _options(words: List[str]) -> Optional[Dict[str, str]]:
         word = rest.pop(0)
         name, equals, value = word[2:].partition("=")
         if not word.startswith("--") or name not in (
-            "home", "shared", "server-id", "idle-exit", "capacity", "detach",
+            "home", "shared", "server-id", "idle-exit", "capacity", "detach", "group",
         ):  # fmt: skip
             return None
         if name == "detach":
@@ -147,7 +157,9 @@ class Agent:
             loop=self.loop,
             journal=journal.Journal(os.path.join(home, "journal")),
             launcher=execution.Launcher(
-                self.loop, package_command("from agent.main import launch; launch()")
+                self.loop,
+                package_command("from agent.main import launch; launch()"),
+                "agent@" + home,
             ),
             tailer=tailer.Tailer(self.loop),
             gpus=gpus.Reservations(gpu_file, boot),
@@ -177,7 +189,9 @@ class Agent:
         from .net import trial
 
         def answer(value: Any, error: Optional[str]) -> None:
-            self.desk.facts["network"] = value if error is None else {"mode": "none", "reason": error}
+            self.desk.facts["network"] = (
+                value if error is None else {"mode": "none", "reason": error}
+            )
 
         Child(self.loop, lambda: trial.trial(shared), answer)
 

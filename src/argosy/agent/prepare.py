@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from typing import Any, Callable, Dict, Optional, Set
 
 from . import files
 from .child import Child
-from .groups import Group, safe_name
+from .groups import Group
+from .naming import digest, safe_name
 from .place import Place
 
 GPU_RETRY = 2.0
-
-
-def digest(*parts: str) -> str:
-    """A short name for texts, to see whether they changed (no protection against malice)."""
-    body = "\0".join(parts).encode("utf-8", "surrogateescape")
-    return "%08x%08x%x" % (zlib.crc32(body), zlib.adler32(body), len(body))
 
 
 class Preparation:

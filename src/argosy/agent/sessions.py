@@ -33,7 +33,9 @@ def attempt_of(host: Host, stream: Stream, message: Message) -> Optional[Attempt
     attempt = host.attempts.get(str(message["attempt"]))
     if attempt is None:
         text = "attempt %s is not here" % message["attempt"]
-        stream.fail("NotFound", "agent/no-attempt", text, ["`argosy status` shows the live attempts"])
+        stream.fail(
+            "NotFound", "agent/no-attempt", text, ["`argosy status` shows the live attempts"]
+        )
     return attempt
 
 
@@ -54,7 +56,9 @@ class Logs:
             stream.fail("InputError", "agent/bad-grep", "not a regular expression: %s" % error)
             return
         except OSError as error:
-            stream.fail("InfraError", "agent/log-unreadable", "%s: %s" % (self._path, error.strerror))
+            stream.fail(
+                "InfraError", "agent/log-unreadable", "%s: %s" % (self._path, error.strerror)
+            )
             return
         self._own = attempt is None
         self._lines = Lines(LINE_LONGEST)
@@ -282,7 +286,9 @@ class Put:
         self._loop = host.place.loop
         try:
             self._target = _path(attempt, str(message["path"]))
-            if not self._tar and (str(message["path"]).endswith("/") or os.path.isdir(self._target)):
+            if not self._tar and (
+                str(message["path"]).endswith("/") or os.path.isdir(self._target)
+            ):
                 raise IsADirectoryError(21, "is a folder", self._target)
             os.makedirs(self._target if self._tar else os.path.dirname(self._target), exist_ok=True)
             self._part = self._target.rstrip("/") + ".argosy-part"
@@ -428,7 +434,9 @@ class Forward:
             node, port = str(attempt.order["node"]), int(message["port"])
             self._sock = forward.connect(attempt.group.network, node, port, 5.0)
         except (OSError, LookupError, network.NetworkError) as error:
-            stream.fail("Unreachable", "agent/cannot-connect", "port %s: %s" % (message["port"], error))
+            stream.fail(
+                "Unreachable", "agent/cannot-connect", "port %s: %s" % (message["port"], error)
+            )
             return
         self._sock.setblocking(False)
         self._fd = self._sock.fileno()

@@ -149,6 +149,17 @@ def _words(seen: SeenAttempt) -> str:
     return f"at {seen.address}" if seen.address and seen.stage is Stage.READY else ""
 
 
+def _catch_up(draft: Draft, seen: SeenAttempt) -> None:
+    """The world is an incarnation ahead: what the record knows of older ones is to be replaced."""
+    if seen.incarnation == draft.get("incarnation"):
+        return
+    draft.set(incarnation=seen.incarnation)
+    for node in list(draft.nodes.values()):
+        attempt = draft.newest(node)
+        if attempt is not None and attempt.live:
+            draft.set_node(node.id, replace=True)
+
+
 def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
     """Take in an attempt that the record does not know, on a lease that it knows.
 
@@ -158,6 +169,9 @@ def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
     node = draft.nodes.get(seen.node)
     if node is None or node.lease != lease.id or seen.number <= node.number:
         return
+    if seen.incarnation < draft.get("incarnation"):
+        return
+    _catch_up(draft, seen)
     before = draft.newest(node)
     if before is not None and before.live:
         _end(draft, before, Outcome.LOST, cause="superseded", text=f"attempt {seen.number} is here")

@@ -12,7 +12,7 @@ from typing import Any
 
 from argosy.model.action import Action, Decision, Event, Limits, Reason
 from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase
-from argosy.model.ids import AttemptId, LeaseId, NodeId, Serial
+from argosy.model.ids import ZERO, AttemptId, LeaseId, NodeId, Serial, serial_of
 from argosy.model.observed import Look, Observed, Report
 from argosy.model.spec import Execution, GroupSpec, TaskSpec
 
@@ -58,7 +58,7 @@ class Draft:
     @property
     def edited(self) -> bool:
         """Whether a node, an attempt or a lease was changed by this decision."""
-        return self._edited
+        return self._edited or "grace_zero" in self.changes
 
     @property
     def final(self) -> bool:
@@ -76,6 +76,12 @@ class Draft:
         if self.spec.execution is Execution.SERIAL:
             return (self.spec.tasks[self.get("gang")],)
         return self.spec.tasks
+
+    @property
+    def gang_begun(self) -> bool:
+        """The gang was started once, in this incarnation or in an earlier one."""
+        whole = self.spec.execution is not Execution.SERIAL
+        return self.gang_started or (whole and bool(self.get("started_at")))
 
     @property
     def gang_started(self) -> bool:
@@ -159,8 +165,16 @@ class Draft:
         last: Serial = self.get("serial")
         life = max(self.observed.life, last.life)
         serial = Serial(life, last.count + 1 if life == last.life else 1)
+        if life != last.life and last != ZERO:
+            self.set(lives=(*self.get("lives"), last))
         self.set(serial=serial)
         return serial
+
+    def issued(self, lease: LeaseId) -> bool:
+        """Whether this record issued the lease: one that it did not is from after a backup."""
+        serial = serial_of(lease)
+        last = (self.get("serial"), *self.get("lives"))
+        return any(serial.life == one.life and serial.count <= one.count for one in last)
 
     def issue_barrier(self) -> int:
         """The next barrier of this group."""

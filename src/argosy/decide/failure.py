@@ -53,6 +53,7 @@ def _bad_end(draft: Draft, task: TaskSpec, node: Node, attempt: Attempt) -> None
         if silent is not None:
             text = f"whether {silent} was lost is not known yet: its agent was not heard since"
             draft.wait("peer-suspect", node.id, text, since=attempt.ended_at)
+            draft.wake(draft.now + draft.limits.ask_again)  # a heartbeat alone is no news
             return
     if attempt.cause == "wrapper-vanished":
         failed = failed or _vanished_too_often(draft, node)

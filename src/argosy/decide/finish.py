@@ -148,7 +148,7 @@ def _stop(draft: Draft, task: TaskSpec, cause: str) -> None:
 def _auxiliaries(draft: Draft) -> None:
     """After success every auxiliary gets its own delay, then it is ended as planned."""
     for task in draft.spec.tasks:
-        if draft.verdict(task) is not None:
+        if all(node.settled is not None for node in draft.nodes_of(task)):
             continue
         at = draft.get("ending_at") + task.termination_delay
         if draft.now >= at:

@@ -89,8 +89,13 @@ def _releases(draft: Draft) -> list[Action]:
         wanted = _held_on(draft, infra)
         others = [one for one in look.leases if one.lease != zero]
         for seen in others:
-            if seen.lease not in wanted:
+            if seen.lease in wanted:
+                continue
+            if draft.issued(seen.lease):
                 actions[infra, seen.lease] = Release(infra, seen.lease)
+            else:
+                text = f"{seen.host or infra} has something that this store does not know"
+                draft.wait("stranger", "", text, hint="`argosy infra clean` shows and removes it")
         shown = any(one.lease == zero for one in look.leases)
         if shown and not wanted and not others and not look.blind_all and not look.blind:
             actions[infra, zero] = Release(infra, zero)

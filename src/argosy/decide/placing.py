@@ -30,12 +30,30 @@ def place(draft: Draft) -> None:
     if not needy:
         if draft.get("placing").request != ZERO:
             _change(draft, request=ZERO)
+        if not draft.get("placing").acquired_at and draft.get("placing").hold_since:
+            _change(draft, hold_since=0.0)
         return
     if draft.get("placing").acquired_at:
         return  # what was acquired is complete first, or given up
     _answer(draft, needy)
     if not draft.get("placing").acquired_at:
         _ask(draft, needy)
+        _hold(draft)
+
+
+def _hold(draft: Draft) -> None:
+    """A gang that never began and lost a part of its capacity keeps the rest only for a while."""
+    mine = [one for one in draft.leases.values() if _open(draft, one) and not one.lost]
+    if draft.gang_begun or not mine:
+        return
+    since = draft.get("placing").hold_since or draft.now
+    if since != draft.get("placing").hold_since:
+        _change(draft, hold_since=since)
+    until = since + draft.spec.hold_timeout
+    if draft.due(until):
+        _give_up(draft, {}, f"a lost part was not replaced in {draft.spec.hold_timeout:g} s")
+    else:
+        draft.wake(max(until, draft.observed.looking_since + draft.limits.suspect_after))
 
 
 def _change(draft: Draft, **changes: object) -> None:
@@ -104,7 +122,7 @@ def _passed(draft: Draft) -> None:
     passing = any(turns.get(infra, draft.group.id) != draft.group.id for infra in placing.infras)
     if passing and not placing.passed_since:
         _change(draft, passed_since=draft.now)
-    if placing.passed_since:
+    if placing.passed_since and draft.now < placing.passed_since + draft.limits.pass_limit:
         draft.wake(placing.passed_since + draft.limits.pass_limit)
 
 
@@ -187,7 +205,7 @@ def _watch(draft: Draft) -> None:
         if lease.id not in refused:
             text = _pending_words(draft, lease)
             draft.wait("capacity", lease.node, text, since=lease.asked_at)
-    if draft.gang_started:
+    if draft.gang_begun:
         _replace_refused(draft, refused)
     else:
         _clocks(draft, refused, held=len(mine) - len(refused))

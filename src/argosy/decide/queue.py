@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from argosy.model.group import Group
 from argosy.model.ids import ZERO, InfraName
 from argosy.model.observed import Queue, Waiting
+from argosy.model.spec import Execution
 
 REPLACEMENT = 1_000_000  # the priority of what a started group needs back
 
@@ -22,7 +23,8 @@ def waiting_of(group: Group, freed_at: Mapping[InfraName, float]) -> Waiting | N
     idle = placing.request == ZERO and not placing.tries and not placing.infras
     if group.phase.final or placing.acquired_at or idle:
         return None
-    started = bool(group.gang_barrier) and group.gang_barrier in group.started
+    whole = group.spec.execution is not Execution.SERIAL
+    started = group.gang_barrier in group.started or (whole and bool(group.started_at))
     return Waiting(
         group=group.id,
         name=group.spec.name,

@@ -63,6 +63,7 @@ def _all_ready(draft: Draft, barrier: int, nodes: list[Node]) -> bool:
         if not draft.heard(attempt.lease):
             text = f"{attempt.host or attempt.lease} was not heard lately"
             draft.wait("agent-suspect", node.id, text)
+            draft.wake(draft.now + draft.limits.ask_again)  # a heartbeat alone is no news
             return False
     return True
 

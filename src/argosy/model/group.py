@@ -212,6 +212,7 @@ class Group:
     submitted_at: float
     version: int = 0  # of the record; the store compares and sets it
     serial: Serial = ZERO  # the newest serial it issued
+    lives: tuple[Serial, ...] = ()  # the last serial that it issued in each earlier life
     incarnation: int = 1
     phase: Phase = Phase.PENDING
     cause: str = ""  # why it failed or was ended: "deadline", "cancelled", "primary-failed", ...

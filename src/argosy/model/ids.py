@@ -65,6 +65,12 @@ def group_of(lease: LeaseId) -> GroupId:
     return GroupId(lease.partition(".")[0])
 
 
+def serial_of(lease: LeaseId) -> Serial:
+    """The serial that a lease id was made of; ZERO for the lease 0 of a group."""
+    life, _, count = lease.partition(".")[2].partition("-")
+    return Serial(int(life, 16), int(count, 16)) if count else ZERO
+
+
 def dns_label(name: str) -> str:
     """The DNS form of a name: lower case, `-` for other signs, `g-` before a digit."""
     label = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")

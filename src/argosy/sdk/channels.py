@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,17 @@ class Channel:
         connection = open_socket(home)
         connection.settimeout(None)
         try:
-            self._socket = connect(
-                f"ws://argosy{path}",
-                sock=connection,
-                compression=None,
-                proxy=None,
-                max_size=None,
-                open_timeout=OPEN_TIMEOUT,
-                ping_interval=None,
+            self._opened = ExitStack()
+            self._socket = self._opened.enter_context(
+                connect(
+                    f"ws://argosy{path}",
+                    sock=connection,
+                    compression=None,
+                    proxy=None,
+                    max_size=None,
+                    open_timeout=OPEN_TIMEOUT,
+                    ping_interval=None,
+                )
             )
         except InvalidStatus as error:
             connection.close()
@@ -71,7 +75,7 @@ class Channel:
 
     def close(self) -> None:
         """End the stream; may be repeated."""
-        self._socket.close()
+        self._opened.close()
 
     def _send(self, data: str | bytes) -> None:
         try:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,12 +17,16 @@ from argosy.sdk.wire import NoServer, open_socket
 
 START_TIMEOUT = 30.0  # seconds until the socket answers
 LAST_WORDS_BYTES = 4000
+SERVER = (sys.executable, "-P", "-m", "argosy.server.main")  # -P: no module of the folder here
 _STEP = 0.01  # seconds between two looks at the socket
 
 
-def ensure_server(home: Path, timeout: float = START_TIMEOUT) -> bool:
+def ensure_server(
+    home: Path, timeout: float = START_TIMEOUT, command: Sequence[str] = SERVER
+) -> bool:
     """Returns once a server answers; True when this call started it.
 
+    `command` is what serves; `--home DIR` is put behind it.
     Raises AccessError when the home can't be written, Unreachable with the end of its log when the
     server ends or does not answer in time.
     """
@@ -33,7 +37,7 @@ def ensure_server(home: Path, timeout: float = START_TIMEOUT) -> bool:
     with _alone(home, deadline):
         if answers(home):
             return False
-        _start(home, deadline)
+        _start(home, deadline, command)
         return True
 
 
@@ -104,11 +108,11 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def _start(home: Path, deadline: float) -> None:
+def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
     log = os.open(log_file(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "argosy.server.main", "--home", str(home)],
+            [*command, "--home", str(home)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -51,8 +51,16 @@ async def answered(stream: Stream, attempt: Attempt) -> dict[str, Any]:
             raw = await stream.readline()
     except TimeoutError as error:
         raise Unreachable(f"the agent of {attempt.node} does not answer") from error
-    if not raw:
+    message = parsed(raw)
+    if message is None:
         raise Unreachable(f"the agent of {attempt.node} ended the stream without an answer")
+    return message
+
+
+def parsed(raw: bytes) -> dict[str, Any] | None:
+    """A line of an agent; None at the end of the stream. Raises the error that it names."""
+    if not raw.endswith(b"\n"):  # the end, perhaps in the middle of a line
+        return None
     message: dict[str, Any] = json.loads(raw)
     if "error" in message:
         raise from_fields(message)

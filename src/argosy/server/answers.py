@@ -131,6 +131,7 @@ class Lines(Response):
 
         async def out(data: bytes) -> None:
             await send({"type": "http.response.body", "body": data, "more_body": True})
+            await asyncio.sleep(0)  # `send` may return at once: let the client's end be noticed
 
         async def work() -> None:
             await out(b"")  # the client sees at once that the stream is open

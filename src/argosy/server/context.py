@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 from argosy.errors import Conflict, NotFound
 from argosy.model.group import Attempt, Group
 from argosy.model.ids import NodeId
+from argosy.server.rows import Rows
 
 if TYPE_CHECKING:
     from argosy.control.control import Control
@@ -28,6 +29,7 @@ class Context:
     started_at: float
     stop: Callable[[], None]  # ask the server to end
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # set: streams end now
+    rows: Rows = field(default_factory=Rows)
 
     def now(self) -> float:
         """The server's time, in seconds since the epoch."""

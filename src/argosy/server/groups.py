@@ -23,14 +23,15 @@ from argosy.server.streams import view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
 from argosy.views.explain import explain
-from argosy.views.overview import row
 from argosy.views.plan import plan_view
 
 router = APIRouter(prefix="/v1", tags=["groups"])
 
 TEXT_MOST: Final = 16 * 2**20  # characters of a file
+USER_HOME: Final = os.path.expanduser("~")  # the submitter's too: only its owner uses a server
 EVENTS_MOST: Final = 1000  # read at a time
 LIMIT_MOST: Final = 10_000
+LIMIT_USUAL: Final = 1000
 
 
 class LaunchBody(BaseModel):
@@ -114,7 +115,7 @@ async def _parsed(body: LaunchBody) -> Parsed:
         body.text,
         file=body.file,
         base=body.base,
-        home=os.path.expanduser("~"),
+        home=USER_HOME,
         overrides=body.overrides(),
         user=body.user,
     )
@@ -135,12 +136,14 @@ def _sentences(parsed: Parsed) -> tuple[str, ...]:
 async def groups(
     here: Here,
     all: bool = False,
-    limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)] = LIMIT_MOST,
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)] = LIMIT_USUAL,
 ) -> Response:
     """Groups on one line each, newest first; those that ended only with `all`."""
-    now = here.now()
-    found = here.control.groups(ended=all)[:limit]
-    return answer({"groups": [codec.encode(row(group, now)) for group in found]})
+    if all:
+        found = await asyncio.to_thread(here.control.groups, ended=True, limit=limit)
+    else:
+        found = here.control.groups(ended=False, limit=limit)
+    return answer({"groups": here.rows.of(found, here.now())})
 
 
 @router.get("/groups/{ref}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Response
 
@@ -17,8 +17,9 @@ from argosy.server.context import Here
 
 router = APIRouter(prefix="/v1", tags=["server"])
 
-CHECK_TIMEOUT_S = 30.0
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CHECK_TIMEOUT_S: Final = 30.0
+LIMIT_MOST: Final = 100_000  # groups counted
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @router.get("/server")
@@ -33,7 +34,7 @@ async def server(here: Here) -> Response:
             "started_at": here.started_at,
             "life": control.life,
             "server_id": control.store.server_id,
-            "groups": len(control.groups(ended=False)),
+            "groups": len(control.groups(ended=False, limit=LIMIT_MOST)),
             "rss_bytes": rss_bytes(),
         }
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -17,11 +16,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from argosy.errors import ArgosyError, InputError, NotFound, Unreachable, from_fields
+from argosy.errors import ArgosyError, InputError, NotFound, Unreachable
 from argosy.model.codec import dumps
 from argosy.model.group import Attempt, Group, Stage
 from argosy.model.ids import AttemptId, NodeId
-from argosy.server.agents import opened
+from argosy.server.agents import opened, parsed
 from argosy.server.answers import Out, line
 from argosy.server.context import Context, attempts_of, node_of
 
@@ -199,10 +198,7 @@ async def _messages(
     """The lines of one `logs` stream but the last, which says where it ends."""
     wish = {"op": "logs", "attempt": source.attempt.id, "offset": source.offset, **asked}
     async with opened(here.control, source.attempt, wish) as stream:
-        while raw := await stream.readline():
-            message = json.loads(raw)
-            if "error" in message:
-                raise from_fields(message)
+        while message := parsed(raw := await stream.readline()):
             source.moved(message)
             if "end" in message:
                 source.ended = bool(asked["follow"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -40,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(folder: Path, ready: int = -1) -> int:
     """Serve until stopped. `ready`: a descriptor that gets one byte when the API answers."""
     home = Home(folder)
+    gc.disable()  # until it answers: collecting costs a seventh of the start
     try:
         home.lock()
         log_to(home.log)
@@ -79,6 +81,8 @@ async def _serve(home: Home, ready: int) -> None:
                 loop.add_signal_handler(number, web.stop)
             home.announce(started_at)
             listener = home.listen()
+            gc.freeze()  # what was loaded stays: it need not be looked at again
+            gc.enable()
             log.info("server-ready", extra={"pid": os.getpid(), "home": str(home.folder)})
             if ready >= 0:
                 os.write(ready, READY)

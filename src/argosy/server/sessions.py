@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
-from argosy.errors import InputError
+from argosy.errors import InputError, Unreachable
 from argosy.infra.api import Stream
 from argosy.model.group import Attempt
 from argosy.server.agents import answered, opened
@@ -28,7 +28,7 @@ GOING_AWAY: Final = 1012  # close code: the server restarts
 BROKE: Final = 4000  # close code: the reason says what broke
 REASON_MOST: Final = 100  # characters; a close frame holds 123 bytes
 
-Bridge = Callable[[WebSocket, Stream], Awaitable[None]]
+HUNG_UP: Final = (OSError, Unreachable)
 
 
 @router.websocket("/exec")
@@ -140,7 +140,7 @@ async def _carry(here: Context, socket: WebSocket, stream: Stream, *, as_bytes: 
     tasks: tuple[asyncio.Future[Any], ...] = (downward, upward, closing)
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if done == {upward} and isinstance(upward.exception(), OSError):
+        if done == {upward} and isinstance(upward.exception(), HUNG_UP):
             # The agent takes no more; what it said last (an error, an exit code) is still sent.
             await asyncio.wait((downward, closing), return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -14,6 +14,7 @@ from argosy.server.answers import Lines, Out, line
 from argosy.server.context import Context, Here
 from argosy.server.logs import LogQuery, send_logs
 from argosy.views.overview import overview
+from argosy.views.shapes import Usage
 
 router = APIRouter(prefix="/v1/groups/{ref}", tags=["streams"])
 
@@ -77,7 +78,10 @@ async def logs(ref: str, here: Here, query: Annotated[LogQuery, Query()]) -> Res
 def view_of(here: Context, group: Group) -> object:
     """The overview of a group now."""
     control = here.control
-    return overview(group, control.reasons(group.id), control.usage(), here.now())
+    usage = {
+        attempt: Usage(one.cpu_percent, one.rss_bytes) for attempt, one in control.usage().items()
+    }
+    return overview(group, control.reasons(group.id), usage, here.now())
 
 
 async def _send_events(here: Context, out: Out, group: Group, since: int) -> int:

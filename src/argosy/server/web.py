@@ -16,7 +16,7 @@ END_TIMEOUT_S: Final = 3  # for requests in progress when the server stops
 
 
 class Web(uvicorn.Server):
-    """Serves until `stop` is called; then `closing` is set and requests in progress are finished."""
+    """Serves until `stop` is called; then sets `closing` and finishes requests in progress."""
 
     def __init__(self, app: FastAPI, closing: asyncio.Event) -> None:
         super().__init__(

@@ -123,7 +123,8 @@ def _execution(header: Map, notes: Notes) -> Execution | None:
 def apply_sets(layout: Layout, sets: tuple[str, ...], notes: Notes) -> Layout:
     """The layout with each `--set TASK.KEY=VALUE` written into it; values are YAML.
 
-    `*` in place of the task means every task, `group` the header. Null removes a key.
+    `*` in place of the task means every task, `group` the header; a single task needs no name.
+    Null removes a key.
     """
     header, tasks = layout.header, list(layout.tasks)
     names = [_name(task) for task in tasks]
@@ -132,6 +133,8 @@ def apply_sets(layout: Layout, sets: tuple[str, ...], notes: Notes) -> Layout:
         path, equals, value = text.partition("=")
         target, _, rest = path.partition(".")
         keys = rest.split(".") if rest else []
+        if layout.single and target not in (*names, "*", "task", "group"):
+            target, keys = "*", [target, *keys]  # a single task needs no name
         if not equals or not keys or not all(keys):
             _bad_set(flag, f"`{text[:60]}` is not `TASK.KEY=VALUE`",
                      "write it like `--set trainer.resources.cpus=1`", notes)  # fmt: skip
@@ -140,8 +143,8 @@ def apply_sets(layout: Layout, sets: tuple[str, ...], notes: Notes) -> Layout:
         if not chosen and target == "group":
             header = _with(header, keys, value, flag, notes)
             continue
-        if not chosen and layout.single:
-            chosen, keys = [0], keys if target == "task" else [target, *keys]
+        if not chosen and layout.single and target == "task":
+            chosen = [0]
         if not chosen:
             near = nearest_word(target, names)
             hint = f"did you mean `{near}`?" if near else f"tasks: {listed(names)}; `*` is all"
@@ -157,10 +160,7 @@ def _with(node: Map, keys: list[str], value: str, flag: str, notes: Notes) -> Ma
     old = node.get(keys[0])
     new: Node
     if len(keys) == 1:
-        try:
-            new = value_of(value, flag)
-        except InputErrors:
-            new = Scalar(value, value, mark, False)
+        new = _value(keys[0], value, flag)
     elif old is None or absent(old) or not isinstance(old, Map):
         new = _with(Map(mark), keys[1:], value, flag, notes)
     else:
@@ -172,6 +172,16 @@ def _with(node: Map, keys: list[str], value: str, flag: str, notes: Notes) -> Ma
     if old is None:
         pairs.append((key, new))
     return Map(node.mark, pairs)
+
+
+def _value(key: str, value: str, flag: str) -> Node:
+    """The value as YAML; as it stands where the key takes a script, and where it is not YAML."""
+    if key not in _SCRIPTS:
+        try:
+            return value_of(value, flag)
+        except InputErrors:
+            pass
+    return Scalar(value, value, Mark(0, 0, flag), False)
 
 
 def _bad_set(flag: str, text: str, hint: str, notes: Notes) -> None:
@@ -198,6 +208,7 @@ def with_defaults(task: Map, header: Map) -> Map:
     return _with_infra(made, infra)
 
 
+_SCRIPTS: Final = ("run", "setup", "command", "log", "event_callback")
 _PLACES: Final = ("infra", "cloud", "region", "zone")
 
 

@@ -91,7 +91,7 @@ def _secrets(task: Map, overrides: Overrides, missing: Missing, notes: Notes) ->
     values: dict[str, str] = {}
     for key, (value,) in read or ():
         name = _SCOPE.sub("", key.text, count=1) if value is None else key.text
-        if not _good_name(Scalar(name, name, key.mark), notes):
+        if not _good_name(Scalar(name, name, key.mark), notes, secret=True):
             continue
         if name in given:
             values[name] = given[name]
@@ -105,13 +105,15 @@ def _secrets(task: Map, overrides: Overrides, missing: Missing, notes: Notes) ->
     return {**values, **given}
 
 
-def _good_name(key: Scalar, notes: Notes) -> bool:
+def _good_name(key: Scalar, notes: Notes, *, secret: bool = False) -> bool:
     if ENV_NAME.fullmatch(key.text):
         return True
     notes.error(
         key.mark,
         "env-name",
-        f"`{key.text[:60]}` cannot be the name of a variable",
+        "this cannot be the name of a secret"  # it may be the secret itself
+        if secret
+        else f"`{key.text[:60]}` cannot be the name of a variable",
         "use letters, digits and `_`, and begin with a letter or `_`",
     )
     return False

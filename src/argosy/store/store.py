@@ -23,11 +23,12 @@ from argosy.model.action import Decision, Event
 from argosy.model.group import Group, Intent
 from argosy.model.ids import GroupId, LeaseId, ServerId, dns_label, group_lease
 from argosy.store import database, rows
-from argosy.store.tables import events, groups, leases, lives, meta, turns
+from argosy.store.tables import events, groups, leases, lives, meta, names, turns
 from argosy.store.writer import Writer
 
 T = TypeVar("T")
 RECORD: Final = (groups.c.record, groups.c.spec)
+FOUND_MOST: Final = 20  # groups of one name that are looked at
 NEWEST_EVENTS: Final = 1000  # so many of the newest are asked for the newest time
 
 
@@ -102,6 +103,7 @@ class Store:
 
         def write(connection: Connection) -> Group:
             _refuse_live_name(connection, group)
+            connection.execute(insert(names), {"name": created.spec.name, "group_id": created.id})
             columns = {**rows.first(created, source), **rows.row(created)}
             connection.execute(insert(groups), columns)
             mark = group_lease(group.id)
@@ -125,6 +127,8 @@ class Store:
             _refuse_moved(connection, before)
             _take_turns(connection, before, after)
             connection.execute(update(groups).where(groups.c.id == after.id), columns)
+            if after.phase.final and not before.phase.final:
+                connection.execute(delete(names).where(names.c.group_id == after.id))
             _add_leases(connection, after.id, issued)
             _add_events(connection, after, decision.events)
             return after
@@ -185,12 +189,17 @@ class Store:
         with self._read() as connection:
             return _load(connection, group)
 
-    def find(self, ref: str) -> list[Group]:
-        """The groups of that id or name (as written, or its DNS form), newest first."""
+    def find(self, ref: str, limit: int = FOUND_MOST) -> list[Group]:
+        """The newest groups of that id or name (as written, or its DNS form), newest first."""
         query = select(*RECORD).where(
             or_(groups.c.id == ref, groups.c.name.in_({ref, dns_label(ref)}))
         )
-        return self._groups(_newest_first(query))
+        return self._groups(_newest_first(query).limit(limit))
+
+    def names(self) -> list[str]:
+        """The name of every group that is kept, each once."""
+        with self._read() as connection:
+            return list(connection.execute(select(groups.c.name).distinct()).scalars())
 
     def groups(self, *, ended: bool, limit: int) -> list[Group]:
         """At most `limit` groups, newest first; those that ended only with `ended`."""
@@ -267,7 +276,7 @@ def _newest_first(query: Select[Any]) -> Select[Any]:
 
 def _refuse_live_name(connection: Connection, group: Group) -> None:
     name = group.spec.name
-    query = select(groups.c.id).where(groups.c.name == name, groups.c.live)
+    query = select(names.c.group_id).where(names.c.name == name)
     running = connection.execute(query).scalar()
     if running is not None:
         raise Conflict(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text, text
+from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
 
 SCHEMA: Final = "0001"  # the newest revision
 
@@ -44,19 +44,15 @@ groups = Table(
     Index("groups_name", "name", "submitted_at"),
     Index("groups_submitted", "submitted_at"),
     Index("groups_ended", "ended_at"),
+    Index("groups_live", "live", "submitted_at"),
+    Index("groups_unfinished", "unfinished", "submitted_at"),
 )
-live_name = Index(
-    "groups_live_name",
-    groups.c.name,
-    unique=True,
-    sqlite_where=text("live = 1"),
-    postgresql_where=text("live"),
-)
-unfinished = Index(
-    "groups_unfinished",
-    groups.c.submitted_at,
-    sqlite_where=text("unfinished = 1"),
-    postgresql_where=text("unfinished"),
+# The names that live: a name is given once at a time, whoever writes.
+names = Table(
+    "names",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("group_id", String, nullable=False),
 )
 
 events = Table(

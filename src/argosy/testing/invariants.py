@@ -46,7 +46,7 @@ class Truth:
         self.opened: dict[GroupId, set[int]] = {}  # barriers that a saved decision ever opened
         self.told: dict[LeaseId, dict[Serial, tuple[tuple[Order, ...], int]]] = {}
         self.intents: dict[GroupId, list[Intent]] = {}
-        self.over_as: dict[GroupId, Phase] = {}
+        self.well: dict[GroupId, bool] = {}  # the primaries had succeeded at the verdict
         self.exempt: set[GroupId] = set()  # restored past what their store had issued
         self.restored: set[GroupId] = set()
 
@@ -214,8 +214,10 @@ class Truth:
 
     def host_lives(self, attempt: Attempt) -> bool:
         """The lease of an attempt is there, and its host lives."""
-        held = self.world.infras[attempt.infra].held.get(attempt.lease)
-        return held is not None and held.host is not None and held.host.alive
+        infra = self.world.infras[attempt.infra]
+        held = infra.held.get(attempt.lease)
+        there = held is not None and held.host is not None and held.host.alive
+        return there and not infra.is_gone(attempt.lease)
 
     @staticmethod
     def is_over(group: Group, task: str) -> bool:
@@ -280,15 +282,17 @@ class Truth:
                 if lease.placement.infra not in after.placing.turns:
                     self.wrong("{} is asked for without the turn", lease.id)
             elif lease.lost and not known.lost:
-                held = self.world.infras[lease.placement.infra].held.get(lease.id)
-                if held is not None and held.host is not None and held.host.alive:
+                infra = self.world.infras[lease.placement.infra]
+                held = infra.held.get(lease.id)
+                there = held is not None and held.host is not None and held.host.alive
+                if there and not infra.is_gone(lease.id):
                     self.wrong("{} is taken for lost, and its host lives", lease.id)
         turns: dict[str, str] = {}
         for group in self.world.store.records.values():
-            for infra in group.placing.turns:
-                if infra in turns:
-                    self.wrong("{} and {} both have the turn on {}", turns[infra], group.id, infra)
-                turns[infra] = group.id
+            for name in group.placing.turns:
+                if name in turns:
+                    self.wrong("{} and {} both have the turn on {}", turns[name], group.id, name)
+                turns[name] = group.id
 
     def nodes_saved(self, before: Group, after: Group) -> None:
         """A node is settled as its last attempt really ended."""
@@ -308,8 +312,8 @@ class Truth:
         """The group's own fields."""
         if before.phase.final and after.phase is not before.phase:
             self.wrong("{} was {} and is {}", after.id, before.phase, after.phase)
-        if after.phase.final and not before.phase.final:
-            self.over_as[after.id] = after.phase
+        if after.verdict is not None and before.verdict is None:
+            self.well[after.id] = self.primaries_succeeded(after)
         for unit, spent in after.restarts:
             limit = self.limit(after, unit)
             if limit is not None and spent > limit:
@@ -339,16 +343,20 @@ class Truth:
     def phase_is_right(self, group: Group) -> None:
         """The phase of a group that is over."""
         cancelled = any(i.verb is not Verb.RESTART for i in self.intents[group.id])
-        nodes = {one.id: one for one in group.nodes}
-        well = all(
-            self.succeeded(task, nodes) for task in group.spec.tasks if self.counts(group, task)
-        )
+        well = self.well.get(group.id, False)
         if group.phase is Phase.CANCELLED and not cancelled:
             self.wrong("{} is CANCELLED, and nobody asked", group.id)
         if group.phase is Phase.SUCCEEDED and not well:
             self.wrong("{} is SUCCEEDED, and its primaries did not", group.id)
-        if group.phase is Phase.FAILED and well and group.cause != "deadline":
+        excused = group.cause in ("deadline", "setup-failed")
+        if group.phase is Phase.FAILED and well and not excused:
             self.wrong("{} is FAILED, and its primaries succeeded", group.id)
+
+    def primaries_succeeded(self, group: Group) -> bool:
+        """Whether every task that counts really succeeded, by now."""
+        nodes = {one.id: one for one in group.nodes}
+        counting = [task for task in group.spec.tasks if self.counts(group, task)]
+        return all(self.succeeded(task, nodes) for task in counting)
 
     @staticmethod
     def counts(group: Group, task: TaskSpec) -> bool:

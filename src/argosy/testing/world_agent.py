@@ -39,11 +39,13 @@ class Host:
         self.shelves: dict[LeaseId, Shelf] = {}
         self.released: set[LeaseId] = set()  # in the journal: nothing of these starts again
         self.claims: set[AttemptId] = set()
+        self.ended: dict[AttemptId, Kept] = {}  # on disk: what ended is never run again
         self.statuses: dict[AttemptId, tuple[int | None, int | None, bool]] = {}
         self.programs: dict[AttemptId, Program] = {}
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.epoch = 0  # of the agent process: its timers die with it
         self.addresses = 0
+        self.arrives = 0.0  # active time at which the newest report reaches the server
 
     # --- who can act -----------------------------------------------------------------------------
 
@@ -105,6 +107,8 @@ class Host:
 
     def take_order(self, shelf: Shelf, order: Order, lease: LeaseId) -> None:
         kept = shelf.attempts.get(order.attempt)
+        if kept is None and order.attempt in self.ended:
+            kept = shelf.attempts[order.attempt] = self.ended[order.attempt]
         if kept is None:
             group = group_of(lease)
             behaviour = self.world.behaviours.of(
@@ -148,6 +152,8 @@ class Host:
         if kept.id in self.claims:
             return
         self.claims.add(kept.id)
+        if self.world.quiet:
+            kept.behaviour = self.world.behaviours.tamed(kept)
         program = Program(
             kept.id,
             kept.node,
@@ -302,6 +308,7 @@ class Host:
         for kept in list(shelf.attempts.values()):
             if kept.stage == Stage.ENDED:
                 kept.told = True
+                self.ended[kept.id] = kept
                 if kept.id not in shelf.listed:
                     del shelf.attempts[kept.id]
 
@@ -311,7 +318,9 @@ class Host:
             world.strike("cut-report")
             return
         args = (self, lease, serial, seen, self.boot_id)
-        world.after(world.delay(0.02, 0.2), world.server.hear, *args)
+        # One stream keeps its order.
+        self.arrives = max(self.arrives, world.active + world.delay(0.02, 0.2))
+        world.after(self.arrives - world.active, world.server.hear, *args)
         if world.chance(world.server.chances.late_report):
             world.strike("late-report")
             world.after(world.rng.uniform(1.0, 20.0), self.send_late, *args[1:])
@@ -440,6 +449,9 @@ class Host:
             return
         self.alive, self.agent_up, self.boot = True, True, self.boot + 1
         self.say("is back after a restart")
+        for lease in list(self.shelves):
+            if self.infra.is_gone(lease):
+                self.wipe(lease)  # it was said to be gone, so nothing of it may run again
         for lease, shelf in list(self.shelves.items()):
             for kept in list(shelf.attempts.values()):
                 if kept.stage < Stage.ENDED:

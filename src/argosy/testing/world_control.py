@@ -320,6 +320,8 @@ class Server:
         self.decisions += 1
         if self.decisions % self.every == 0 and decide(before, seen, now, limits) != decision:
             raise Violation(f"the same input gave another decision on {before.spec.name}")
+        if decision.wake_at <= now:
+            raise Violation(f"a decision on {before.spec.name} wakes itself at once")
         wrong = check(before, decision.group)
         if wrong:
             raise Violation(f"check of {before.spec.name}: {'; '.join(wrong)}")
@@ -411,7 +413,7 @@ class Server:
                 world.infras[infra].release(lease)
             case Assign(infra, lease):
                 held = world.infras[infra].held.get(lease)
-                if held is None or held.host is None:
+                if held is None or held.host is None or held.host.name != action.host:
                     return
                 if held.host.cut_down:
                     world.strike("cut-assignment")

@@ -229,6 +229,11 @@ class SimInfra:
             self.hosts.pop(host.name, None)
         self.world.say(host.name, "dies ({})", how)
 
+    def is_gone(self, lease: LeaseId) -> bool:
+        """Looks say that it is gone."""
+        held = self.held.get(lease)
+        return held is not None and held.state is SeenState.GONE
+
     def heal(self) -> None:
         """All faults of this infra and its hosts are over."""
         self.shrunk, self.blind_until = 0.0, 0.0

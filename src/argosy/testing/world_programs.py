@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from argosy.model.group import Order, Outcome, Stage
-from argosy.model.ids import ZERO, AttemptId, GroupId, LeaseId, NodeId, Serial
+from argosy.model.ids import ZERO, AttemptId, GroupId, LeaseId, NodeId, Serial, group_of
 from argosy.model.observed import SeenAttempt
 
 if TYPE_CHECKING:
@@ -186,6 +186,15 @@ class Behaviours:
         if rng.random() < 0.1:
             chosen = replace(chosen, flap_every=rng.uniform(2.0, 8.0))
         return chosen
+
+    def tamed(self, kept: Kept) -> Behaviour:
+        """What an attempt does that was prepared before the liveness phase and starts in it."""
+        told = kept.behaviour
+        if told.run_for == FOREVER and not self.world.store.endless(
+            group_of(kept.lease), kept.node
+        ):
+            told = replace(told, run_for=20.0)
+        return replace(told, exit_code=0, flap_every=0.0)
 
     def calm_down(self) -> None:
         """Whatever runs, and is no service, ends with success within 30 s."""

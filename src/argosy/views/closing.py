@@ -43,6 +43,8 @@ def _task_named(view: Overview, node: str) -> str:
 
 
 def _why(view: Overview) -> str:
+    if view.phase == "SUCCEEDED":
+        return ""
     if view.root_text:
         return f": {view.root_text}"
     told = view.text or view.cause

@@ -76,7 +76,7 @@ def row(group: Group, now: float) -> GroupRow:
         age=max(0.0, (group.ended_at or now) - group.submitted_at),
         submitted_at=group.submitted_at,
         restarts=_restarts(group),
-        infra=", ".join(sorted({lease.placement.infra for lease in group.leases})),
+        infra=", ".join(sorted(_infras(group))),
         exit_code=EXIT_CODES.get(group.phase),
     )
 
@@ -169,6 +169,8 @@ def _with_attempt(view: NodeView, attempt: Attempt, usage: Mapping[AttemptId, Us
     return replace(
         view,
         stage=attempt.stage.name,
+        host=attempt.host or view.host,
+        infra=attempt.infra or view.infra,
         address=attempt.address,
         healthy=attempt.live and attempt.healthy,
         since=_since(attempt),
@@ -255,6 +257,12 @@ def _price(leases: tuple[Lease, ...], now: float) -> float:
         / 3600
         for lease in held
     )
+
+
+def _infras(group: Group) -> set[str]:
+    """Where it runs or ran; leases that are gone are in the record no more, attempts are."""
+    held = {lease.placement.infra for lease in group.leases}
+    return held | {attempt.infra for attempt in group.attempts if attempt.infra}
 
 
 def _restarts(group: Group) -> int:

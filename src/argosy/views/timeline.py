@@ -11,7 +11,21 @@ from argosy.views.shapes import Line
 # A code has the tone of the first of these words that is in it.
 _TONES = (
     ("bad", ("fail", "lost", "vanish", "broken", "unkillable", "deadline", "clash")),
-    ("warn", ("suspect", "unhealthy", "restart", "refus", "retry", "cancel", "warn", "cap", "trunc", "gave-up")),
+    (
+        "warn",
+        (
+            "suspect",
+            "unhealthy",
+            "restart",
+            "refus",
+            "retry",
+            "cancel",
+            "warn",
+            "cap",
+            "trunc",
+            "gave-up",
+        ),
+    ),
     ("good", ("succeed", "healthy", "running", "started")),
 )
 

@@ -45,7 +45,9 @@ def scenes(module: str) -> list[str]:
 def set_stage(folder: Path) -> Path:
     """Copy what a scene needs to where every user may read it."""
     shutil.copytree(AGENT, folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(HERE / "scenes", folder / "scenes", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        HERE / "scenes", folder / "scenes", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name in ("tmp-root", "tmp-user"):
         (folder / name).mkdir()
     os.chmod(folder, 0o755)
@@ -57,7 +59,9 @@ def set_stage(folder: Path) -> Path:
 def interpreter(who: str) -> str:
     """The oldest Python that this user may run."""
     if who == "user" and os.geteuid() == 0:
-        found = [path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)]
+        found = [
+            path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)
+        ]
         return (found or [sys.executable])[0]
     homes = glob.glob(os.path.expanduser("~/.pyenv/versions/3.8.*/bin/python"))
     return (homes or [sys.executable])[0]

@@ -34,17 +34,20 @@ class Watched:
 class Tailer:
     """All logs of the agent that may still grow."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, inotify: bool = True) -> None:
+        """`inotify` False: as on a system that has no instance left."""
         self._loop = loop
         self._watched: Dict[str, Watched] = {}
         self._path_by_watch: Dict[int, str] = {}
         self._busy: Set[str] = set()
         self._timer: Optional[Timer] = None
+        self._inotify = -1
         try:
-            self._inotify = libc.inotify()
-            loop.on_read(self._inotify, self._fired)
+            if inotify:
+                self._inotify = libc.inotify()
+                loop.on_read(self._inotify, self._fired)
         except OSError:
-            self._inotify = -1
+            pass
 
     def add(self, log: Log, on_change: OnChange) -> None:
         """Watch a log; `on_change` is told of each growth, truncation and cap."""
@@ -87,6 +90,10 @@ class Tailer:
             return False
         self._look(path)
         return True
+
+    def busy(self) -> bool:
+        """Whether any log is looked at regularly just now."""
+        return bool(self._busy)
 
     def growing(self, path: str) -> bool:
         """Whether the log is still watched."""

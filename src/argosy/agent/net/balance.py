@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from .network import Network, write_whole
 
@@ -50,21 +50,40 @@ def write(network: Network, services: Sequence[Service]) -> None:
 
 
 def stats(network: Network) -> Dict[str, Any]:
-    """What the proxy last wrote ({} before the first time): at most a second old.
+    """What the proxy last wrote ({} before the first time): at most a second old, and at once
+    after a change of the services. Bytes count when a connection ends.
 
     {"name:port": {"connections", "held", "refused", "error", "backends": {"address:port":
-    {"open", "connections", "failures", "bytes_in", "bytes_out"}}}}
+    {"usable", "open", "connections", "failures", "bytes_in", "bytes_out"}}}}
     """
     text = _read(os.path.join(network.directory, STATS))
     value: Dict[str, Any] = json.loads(text) if text else {}
     return value
 
 
-def read_control(directory: str) -> List[Dict[str, Any]]:
-    """The proxy's side: what it shall listen to ([] when nothing was written)."""
+class Listen(NamedTuple):
+    """What the proxy shall listen to, and its backends with whether they may be used."""
+
+    name: str
+    address: Tuple[str, int]
+    backends: Dict[Tuple[str, int], bool]
+
+
+def read_control(directory: str) -> List[Listen]:
+    """The proxy's side of `write` ([] when nothing was written); ValueError for anything else."""
     text = _read(os.path.join(directory, CONTROL))
-    value: List[Dict[str, Any]] = json.loads(text)["listen"] if text else []
-    return value
+    try:
+        return [_listen(entry) for entry in json.loads(text)["listen"]] if text else []
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError("not a control file: %r" % error) from error
+
+
+def _listen(entry: Dict[str, Any]) -> Listen:
+    backends = {
+        (str(one["address"]), int(one["port"])): bool(one["healthy"]) and not one["draining"]
+        for one in entry["backends"]
+    }
+    return Listen(str(entry["name"]), (str(entry["address"]), int(entry["port"])), backends)
 
 
 def _read(path: str) -> str:

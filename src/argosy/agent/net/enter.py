@@ -21,44 +21,57 @@ The order matters for an ordinary user: its user namespace first, and by a singl
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, NoReturn, Optional
+from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from .linux import kernel
 
 Spec = Dict[str, Any]
+CLOSED_AT_EXEC = os.O_RDONLY | os.O_CLOEXEC
 
 
-def join(pid: int, start: int, own: bool) -> None:
+def join(
+    pid: int,
+    start: int,
+    own: bool,
+    _open: Callable[[bytes, int], int] = os.open,
+    _read: Callable[[int, int], bytes] = os.read,
+    _setns: Callable[[int, int], int] = kernel.libc.setns,
+    _unshare: Callable[[int], int] = kernel.libc.unshare,
+    _fork: Callable[[], int] = kernel.libc.fork,
+) -> None:
     """Move into the PID namespace of the holder `pid`; returns in another process.
 
     Call it in a fresh, single-threaded child. The caller's process exits with 0; the one that goes
-    on is a child of the holder, in the same session, with the same descriptors.
+    on is a child of the holder, in the same session, with the same descriptors (and three more,
+    which are closed at exec).
     Raises OSError while still in the caller's process (ProcessLookupError: that holder is gone).
     """
-    user = _other("/proc/%d/ns/user" % pid, "/proc/self/ns/user")
-    fd = os.open("/proc/%d/ns/pid" % pid, os.O_RDONLY | os.O_CLOEXEC)
-    if kernel.start_time(pid) != start:
+    # As little Python as can be, and the C library's fork: what is touched here stays private to
+    # the wrapper for as long as the attempt runs. The last parameters are bound names for that.
+    place = b"/proc/%d/" % pid
+    fd = _open(place + b"ns/pid", CLOSED_AT_EXEC)
+    user = _open(place + b"ns/user", CLOSED_AT_EXEC)
+    if b" %d " % start not in _read(_open(place + b"stat", CLOSED_AT_EXEC), 4096):
         raise ProcessLookupError(3, "the group's holder is gone", str(pid))
-    if user is not None:
-        kernel.setns(user, kernel.CLONE_NEWUSER)
-        os.close(user)
-    kernel.setns(fd, kernel.CLONE_NEWPID)
-    os.close(fd)
-    between = os.fork()
-    if between:
-        if os.waitpid(between, 0)[1]:
-            raise OSError(11, "could not fork in the group's PID namespace", str(pid))
-        os._exit(0)
+    _setns(user, kernel.CLONE_NEWUSER)  # refused when it is ours already; if not, the next fails
+    if _setns(fd, kernel.CLONE_NEWPID):
+        raise kernel.last_error("setns to the PID namespace of %d" % pid)
     # A process in between: unshare is refused to who has only just set its children's namespace,
     # and its end makes the holder our parent. It is waited for here, since the end of the holder
     # would wait for whoever reaps it.
-    try:
-        if own:
-            kernel.unshare(kernel.CLONE_NEWPID)
-        if os.fork():
-            os._exit(0)
-    except OSError:
-        os._exit(71)
+    between = kernel.libc.syscall(56, 17, 0, 0, 0, 0)
+    if between == 0:
+        if own and _unshare(kernel.CLONE_NEWPID):
+            os._exit(71)
+        after = kernel.libc.syscall(56, 17, 0, 0, 0, 0)
+        if after:
+            os._exit(71 if after < 0 else 0)
+        return
+    if between < 0:
+        raise kernel.last_error("fork")
+    if os.waitpid(between, 0)[1]:
+        raise OSError(11, "could not fork in the group's PID namespace", str(pid))
+    os._exit(0)
 
 
 def enter(spec: Spec) -> None:
@@ -128,10 +141,18 @@ def exec_into(
             env = _environment(pid)
         inside = _join_attempt(spec, pid, cwd)
         if inside:
+            reader, writer = os.pipe()
             child = os.fork()
             if child:
                 _mirror(child)
+            os.close(writer)
             kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+            os.set_blocking(reader, False)
+            try:
+                os.read(reader, 1)
+                os._exit(code)  # end-of-file: the caller ended before the signal was asked for
+            except BlockingIOError:
+                pass
         os.execvpe(argv[0], argv, env)
     except OSError as error:
         os.write(2, ("argosy: cannot run %s: %s\n" % (argv[0], error)).encode())

@@ -54,8 +54,7 @@ def build(
         network = load(directory)
         if network is not None and network.holder and holders.alive(network.holder):
             return _extend(network, tuple(nodes), tuple(balanced))
-        for old in holders.find(mark):  # of a build that did not come to its end
-            holders.kill(old)
+        lock = holders.clear(directory, mark)  # of a build that did not come to its end
         network = Network(
             mode="isolated",
             directory=directory,
@@ -68,12 +67,15 @@ def build(
             way_out=way_out,
             pid_namespaces=pid_namespaces,
         )
-        network = with_names(network, tuple(nodes), tuple(balanced))
-        return _build_new(network)
+        try:
+            network = with_names(network, tuple(nodes), tuple(balanced))
+            return _build_new(network, lock)
+        finally:
+            os.close(lock)
 
 
-def _build_new(network: Network) -> Network:
-    network = _with_holder(network)
+def _build_new(network: Network, lock: int) -> Network:
+    network = _with_holder(network, lock)
     assert network.holder is not None
     try:
         rules = inside.start(lambda: router.load_rules(network))
@@ -92,17 +94,17 @@ def _build_new(network: Network) -> Network:
         raise
 
 
-def _with_holder(network: Network) -> Network:
+def _with_holder(network: Network, lock: int) -> Network:
     """Start the holder; a root that may not (in a container) tries an ordinary user's way."""
     gateway = _router_address(network.subnet)
     user = os.geteuid() != 0
     try:
-        holder = holders.start(network.mark, user)
+        holder = holders.start(network.mark, user, lock)
     except NetworkError:
         if user:
             raise
         user = True
-        holder = holders.start(network.mark, user)
+        holder = holders.start(network.mark, user, lock)
     return dataclasses.replace(network, holder=holder, user=user, router=gateway)
 
 
@@ -257,9 +259,11 @@ def enter_attempt(
 def destroy(record: Mapping[str, Any]) -> None:
     """End all that runs in the network, free it, and remove its directory; fine if all is gone."""
     network = from_record(record)
-    found = list(holders.find(network.mark))
-    if network.holder is not None and network.holder not in found:
-        found.append(network.holder)
-    for one in found:
+    if network.holder is not None:
+        holders.kill(network.holder)
+    if os.path.isdir(network.directory):
+        with locked(network.directory):
+            os.close(holders.clear(network.directory, network.mark))
+            shutil.rmtree(network.directory, ignore_errors=True)
+    for one in holders.find(network.mark):
         holders.kill(one)
-    shutil.rmtree(network.directory, ignore_errors=True)

@@ -16,7 +16,7 @@ from typing import Dict, List, Optional, Tuple
 
 from .linux import holder as holders
 from .linux import inside, kernel, router
-from .network import Network, NetworkError
+from .network import Holder, Network, NetworkError, boot_id
 
 LOCK_FD = 9  # what a shell can name
 # $1 mark, $2 what it is; the lock is the loop's alone, so each child is started without it.
@@ -163,6 +163,4 @@ def _start_of(pid: int) -> int:
 
 
 def _is(identity: Tuple[int, int]) -> bool:
-    from .network import Holder, boot_id
-
-    return holders.alive(Holder(boot_id(), *identity))
+    return holders.is_there(Holder(boot_id(), *identity))

@@ -20,6 +20,7 @@ from .folder import Claim, Exit, Request
 
 ASK_AGAIN = 0.2
 KILL_PASS, KILL_PASS_MAX = 0.01, 1.0
+PLAIN_PASSES = 2
 STUCK_AFTER = 5.0
 FILE_TIME_STEP = 0.02
 """File times lag behind the clock by up to a tick of the kernel."""
@@ -41,14 +42,17 @@ class Phase(enum.IntEnum):
 class Launcher:
     """The agent's end of the launcher: started when first needed, started again when it dies."""
 
-    def __init__(self, loop: Loop, argv: List[str]) -> None:
-        self._loop, self._argv = loop, argv
+    def __init__(self, loop: Loop, argv: List[str], mark: str = "agent") -> None:
+        """`mark` is what its environment says (ARGOSY_MARK), and so that of the wrappers."""
+        self._loop, self._argv, self._mark = loop, argv, mark
         self._socket: Optional[socket.socket] = None
         self._pending: Dict[str, bool] = {}
         """Folders asked for and not yet seen claimed -> whether the datagram was sent."""
         self._reap = False
         self._delay = ASK_AGAIN / 2
         self.pid = 0
+        self.refusals = 0
+        """How often it could not fork."""
 
     def ask(self, folder: str) -> None:
         """Ask that the folder be executed; asked again until `settled`."""
@@ -78,7 +82,7 @@ class Launcher:
             self.pid = os.posix_spawn(
                 self._argv[0],
                 self._argv,
-                {"PATH": os.defpath, "LANG": "C.UTF-8"},
+                {"PATH": os.defpath, "LANG": "C.UTF-8", "ARGOSY_MARK": self._mark},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
                     (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
@@ -104,6 +108,7 @@ class Launcher:
             return
         except OSError:
             answer = b""
+        self.refusals += len(answer)
         if not answer:
             self._drop()
         if self._pending:
@@ -186,6 +191,8 @@ class Execution:
         self._exit_seen: Optional[Timer] = None
         self._empty = 0
         self._pause = KILL_PASS
+        self._passes = 0
+        self._killed: List[int] = []
 
     @property
     def lost(self) -> bool:
@@ -248,7 +255,9 @@ class Execution:
         try:
             if not folders.forbid(self.folder):
                 return False
-        except OSError:  # disk full: it cannot start either, but the launcher may still have been asked
+        except (
+            OSError
+        ):  # disk full: it cannot start either, but the launcher may still have been asked
             self._again(self._loop.now() + 1.0, lambda: self.stop(grace))
             return True
         self.never = True
@@ -362,14 +371,16 @@ class Execution:
         if self._killing_since is None:
             self._killing_since = self._loop.now()
         assert self.claim is not None
-        if self._fd >= 0:
-            pids = tree.descendants(self.claim.wrapper.pid)
-            tree.send(self.claim.wrapper.pid, signal.SIGCONT)
+        if self._passes < PLAIN_PASSES:
+            pids = self._rest()
+            tree.kill_all(pids)
         else:
-            pids = tree.rest_of(self.claim, "ARGOSY_MARK=" + self.mark) + self._orphans()
-        tree.kill_all(pids)
+            pids = tree.freeze_and_kill(self._rest)
+        self._passes += 1
         self._empty = 0 if pids else self._empty + 1
-        if self._fd < 0 and self._empty >= 2:  # the second look sees what was being reparented in the first
+        if (
+            self._fd < 0 and self._empty >= 2
+        ):  # the second look sees what was being reparented in the first
             self._over()
             return
         if self._loop.now() - self._killing_since > STUCK_AFTER:
@@ -377,8 +388,17 @@ class Execution:
             if stuck != self.stuck:
                 self.stuck = stuck
                 self.on_change()
-        self._pause = min(self._pause * 1.5, KILL_PASS_MAX)
+        same, self._killed = pids == self._killed, pids
+        self._pause = min(self._pause * 1.5, KILL_PASS_MAX) if same else KILL_PASS
         self._again(self._loop.now() + self._pause, self._kill)
+
+    def _rest(self) -> List[int]:
+        """What is to be killed: the wrapper's descendants, or with the wrapper gone all that can be found."""
+        assert self.claim is not None
+        if self._fd < 0:
+            return tree.rest_of(self.claim, "ARGOSY_MARK=" + self.mark) + self._orphans()
+        tree.send(self.claim.wrapper.pid, signal.SIGCONT)  # a wrapper that somebody froze
+        return tree.descendants(self.claim.wrapper.pid)
 
     def _orphans(self) -> List[int]:
         """What fell to the launcher when the wrapper died, whatever its session and environment."""

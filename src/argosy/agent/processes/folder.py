@@ -212,7 +212,10 @@ def read_environment(folder: str) -> Dict[str, str]:
             env = marshal.load(file)[1]
     except (OSError, ValueError, EOFError):
         return {}
-    return {k.decode("utf-8", "surrogateescape"): v.decode("utf-8", "surrogateescape") for k, v in env.items()}
+    return {
+        k.decode("utf-8", "surrogateescape"): v.decode("utf-8", "surrogateescape")
+        for k, v in env.items()
+    }
 
 
 def read_failure(folder: str) -> str:

@@ -62,7 +62,10 @@ def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> N
     Until then it holds the FIFO too: one that is not held has a complete claim, or never started.
     """
     try:
-        os.setsid()
+        os.setsid()  # signals first: who reads the claim may send one
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.chdir(folder)
         _write_claim(claim)
         os.write(alive, b"+")
@@ -75,9 +78,6 @@ def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> N
         if spec is not None and enter is not None:
             enter(spec)
         os.closerange(3, 4096)
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.umask(0o022)
         if limits:
             import resource

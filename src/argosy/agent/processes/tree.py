@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Set
+from typing import Callable, Dict, Iterable, List, Optional, Set
 
 from .folder import Claim, Identity, identity_of, stat_fields
 
@@ -198,6 +199,24 @@ def kill_all(pids: Iterable[int]) -> int:
     return count
 
 
+def freeze_and_kill(look: Callable[[], List[int]], seconds: float = 0.05) -> List[int]:
+    """SIGSTOP whatever `look` shows until it shows nothing new (what is stopped cannot fork), then SIGKILL.
+
+    For what multiplies faster than it is killed. Takes so many seconds at most; gives the pids.
+    """
+    deadline = time.monotonic() + seconds
+    seen: Set[int] = set()
+    while time.monotonic() < deadline:
+        new = set(look()) - seen
+        if not new:
+            break
+        for pid in new:
+            send(pid, signal.SIGSTOP)
+        seen |= new
+    kill_all(seen)
+    return sorted(seen)
+
+
 def explain(pid: int) -> Optional[Stuck]:
     """What keeps a process that was killed and is still there; None when it is gone."""
     state = state_of(pid)
@@ -205,7 +224,9 @@ def explain(pid: int) -> Optional[Stuck]:
         return None
     command = where = ""
     try:
-        command = _read_all("/proc/%d/cmdline" % pid).replace(b"\0", b" ").decode("utf-8", "replace")
+        command = (
+            _read_all("/proc/%d/cmdline" % pid).replace(b"\0", b" ").decode("utf-8", "replace")
+        )
         where = _read_all("/proc/%d/wchan" % pid).decode("ascii", "replace")
     except OSError:
         pass

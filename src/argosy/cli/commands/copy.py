@@ -9,13 +9,13 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from argosy.cli.address import AddressType, one_node
 from argosy.cli.screen.paint import say
-from argosy.errors import ArgosyError, Broken, InputError, NotFound
+from argosy.errors import Broken, InputError, NotFound, Unreachable
 from argosy.sdk.client import Client
 from argosy.views.text import size
 
@@ -76,7 +76,11 @@ def _put(client: Client, source: str, address: str, path: str) -> int:
         client, address, path=path, direction="put", tar=1 if folder else None, mode=mode
     )
     try:
-        sent = _send(channel, _tarred(local) if folder else _pieces(source))
+        try:
+            sent = _send(channel, _tarred(local) if folder else _pieces(source))
+        except Unreachable:
+            channel.receive()  # what the node said before it closed the stream
+            raise
         answer = channel.receive()
     finally:
         channel.close()
@@ -117,41 +121,66 @@ def _tarred(folder: Path) -> Iterator[bytes]:
 
 
 def _get(client: Client, address: str, path: str, destination: str) -> int:
-    """A file; when the node says that it is a folder, the folder."""
+    """A file, or a folder: the node's first message says which."""
     target = Path(destination)
     if destination != "-" and (target.is_dir() or destination.endswith("/")):
         target = target / os.path.basename(path.rstrip("/"))
-    for tar in (None, 1):
-        channel = _open(client, address, path=path, direction="get", tar=tar)
-        try:
-            return _receive(channel, None if destination == "-" else target, as_tar=bool(tar))
-        except ArgosyError as error:
-            if tar or error.code != "copy/is-folder":
-                raise
-        finally:
-            channel.close()
-    raise AssertionError("unreachable")
+    channel = _open(client, address, path=path, direction="get")
+    try:
+        # An error of the node comes with the first message, before anything is made here.
+        incoming = _Incoming(channel)
+        if destination == "-":
+            return sum(sys.stdout.buffer.write(piece) for piece in incoming.pieces())
+        return _unpack(incoming, target) if incoming.is_folder else _keep(incoming, target)
+    finally:
+        channel.close()
 
 
-def _receive(channel: Channel, target: Path | None, *, as_tar: bool) -> int:
-    if as_tar and target is not None:
-        return _unpack(channel, target)
-    if target is None:
-        return sum(sys.stdout.buffer.write(piece) for piece in _incoming(channel))
-    pieces = _incoming(channel)
-    first = next(pieces, b"")  # an error of the node comes before anything is made here
+class _Incoming:
+    """What a node sends of a file, or of a folder as tar."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._first = self._next()
+        self.is_folder = bool(self._first.get("tar"))
+        self.mode: int | None = None  # known at the end
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes. Raises Broken when they end too early."""
+        from argosy.sdk.channels import unpacked
+
+        message = self._first
+        while True:
+            if "data" in message:
+                yield unpacked(message["data"])
+            if message.get("end"):
+                self.mode = message.get("mode")
+                return
+            message = self._next()
+
+    def _next(self) -> dict[str, Any]:
+        message = self._channel.receive()
+        if message is None:
+            raise Broken("the file was cut off", code="copy/cut-off", hint="repeat the command")
+        return message
+
+
+def _keep(incoming: _Incoming, target: Path) -> int:
+    """Write a file beside its place, then put it there: half a file is never seen."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as out:
-            count = out.write(first) + sum(out.write(piece) for piece in pieces)
+            count = sum(out.write(piece) for piece in incoming.pieces())
+        if incoming.mode is not None:
+            temporary.chmod(incoming.mode & 0o777)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     return count
 
 
-def _unpack(channel: Channel, target: Path) -> int:
-    reader = _Stream(_incoming(channel))
+def _unpack(incoming: _Incoming, target: Path) -> int:
+    reader = _Stream(incoming.pieces())
     with tarfile.open(fileobj=reader, mode="r|") as archive:
         target.mkdir(parents=True, exist_ok=True)
         archive.extractall(target, filter="data")
@@ -181,14 +210,3 @@ class _Stream(io.RawIOBase):
         taken = len(self._rest) if size < 0 else size
         data, self._rest = self._rest[:taken], self._rest[taken:]
         return data
-
-
-def _incoming(channel: Channel) -> Iterator[bytes]:
-    from argosy.sdk.channels import unpacked
-
-    while (message := channel.receive()) is not None:
-        if "data" in message:
-            yield unpacked(message["data"])
-        if message.get("end"):
-            return
-    raise Broken("the file was cut off", code="copy/cut-off", hint="repeat the command")

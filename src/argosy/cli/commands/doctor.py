@@ -165,7 +165,7 @@ def _infra(home: Path) -> list[Finding]:
     found = []
     for one in infras:
         facts = ", ".join(f"{key} {value}" for key, value in one.get("facts", ()))
-        problems = "; ".join(one.get("problems", ()))
+        problems = "; ".join(text.partition("\n")[0] for text in one.get("problems", ()))
         state = "bad" if not one["works"] else ("warn" if problems else "ok")
         text = ": ".join(filter(None, (one["name"], problems or facts or "works")))
         found.append(Finding("infra", state, text, tuple(one.get("hints", ()))))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -72,8 +74,14 @@ def _host_row(host: dict[str, Any]) -> tuple[str, ...]:
         f"{free.get('cpus', 0):g}/{total.get('cpus', 0):g}",
         f"{free.get('memory_gib', 0):.0f}/{total.get('memory_gib', 0):.0f} GiB",
         " ".join(cards),
-        ", ".join(host.get("holders", ())),
+        _holders(host.get("holders", ())),
     )
+
+
+def _holders(leases: Sequence[str]) -> str:
+    """`2 of g1, 1 of g2`: the groups that hold something, since a lease is named after its group."""
+    counts = Counter(lease.partition(".")[0] for lease in leases)
+    return ", ".join(f"{count} of {group}" for group, count in counts.items())
 
 
 def _free(free: dict[str, Any], name: str) -> int:

@@ -59,9 +59,10 @@ def reason_lines(reasons: Iterable[ReasonView], paint: Paint) -> list[str]:
     """Why something waits: who, since when, what would mend it."""
     lines = []
     for one in reasons:
-        age = f" for {duration(one.age)}" if one.age is not None else ""
-        about = f"{paint(one.about, 'bold')} " if one.about else ""
-        lines.append(f"{paint('waits', 'yellow')}{age}: {about}{one.text} {_code(one, paint)}")
+        age = f" {duration(one.age)}" if one.age is not None else ""
+        about = paint(one.about or "the group", "bold")
+        told = _sentence(f"{paint('waits', 'yellow')}{age}", one.text)
+        lines.append(f"{about} {told} {_code(one, paint)}")
         if one.hint:
             lines.append(f"  {paint('hint:', 'cyan')} {one.hint}")
     return lines
@@ -159,7 +160,13 @@ def _waits(task: TaskView, view: Overview, passed: float) -> str:
         return "; ".join(filter(None, (count, "/".join(sorted(stages)).lower())))
     since = node.waits_since
     age = f" {duration(view.now - since + passed)}" if since else ""
-    return "; ".join(filter(None, (count, f"waits{age}: {node.waits_for}")))
+    return "; ".join(filter(None, (count, _sentence(f"waits{age}", node.waits_for))))
+
+
+def _sentence(waits: str, text: str) -> str:
+    """`waits 3 s for the agent`, `waits 3 s: the agent is silent`."""
+    what = text.removeprefix("waits for ")
+    return f"{waits} for {what}" if what != text else f"{waits}: {text}"
 
 
 def _spent(one: SpentView) -> str:

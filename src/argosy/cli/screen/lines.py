@@ -61,7 +61,7 @@ class Source:
         self.pending = rest
         if len(rest) > PENDING_MOST:
             lines += self.end()
-        elif b"\r" in rest.rstrip(b"\r"):
+        elif b"\r" in rest:
             lines += self._bar(at)
         return lines
 

@@ -189,7 +189,7 @@ _ONE_NEED: Final = (
     Key("priority_class", WORD, "Name of a priority class of the infra."),
     Key("volumes", Anything("array"), "Disks of a cloud, in the old form."),
 )  # fmt: skip
-ALTERNATIVE: Final = Record("an alternative", _ONE_NEED, unknown=teller("resources"))
+ALTERNATIVE: Final = Record("an alternative", _ONE_NEED, unknown=teller("resources"), hidden=True)
 RESOURCES: Final = Record(
     "`resources`",
     (
@@ -199,6 +199,7 @@ RESOURCES: Final = Record(
         Key("ordered", ListOf(ALTERNATIVE), "Alternatives in order of preference."),
     ),
     unknown=teller("resources"),
+    hidden=True,
 )  # fmt: skip
 GIT: Final = Record(
     "`workdir`",

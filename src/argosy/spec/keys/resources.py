@@ -149,15 +149,14 @@ def read_accelerators(
 
 
 def _cards_of_map(node: Map, about: str, notes: Notes) -> list[Accelerator | None]:
-    odd = node.flow and any(absent(value) and ":" in key.text for key, value in node.pairs)
-    if odd:
-        name, _, count = node.pairs[0][0].text.partition(":")
+    joined = [key.text for key, value in node.pairs if absent(value) and ":" in key.text]
+    if node.flow and joined:
+        meant = " or ".join(text.replace(":", ": ") for text in joined)
         notes.warn(
             node.mark,
             "accelerator-form",
-            f"YAML reads `{name}:{count}` without a space as one word; it is taken as {count or 1}"
-            f" x {name}",
-            f"write `{{{name}: {count or 1}}}` with a space, or `{name}:{count or 1}`",
+            f"YAML reads `{joined[0]}` without a space as one word; it is taken as {meant}",
+            f"write `{{{joined[0].replace(':', ': ')}}}` with a space, or without braces",
         )
     elif node.flow and any(absent(value) for _, value in node.pairs):
         notes.warn(

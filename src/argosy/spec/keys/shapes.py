@@ -64,9 +64,9 @@ def wrong(node: Node, about: str, wanted: str, hint: str, notes: Notes) -> None:
     if braces(node) or (isinstance(node, Scalar) and broken.is_template(node.text)):
         broken.strange_key(node.mark, True, notes)
     else:
-        notes.error(
-            node.mark, "wrong-value", f"`{about}` takes {wanted}, not {kind_of(node)}", hint
-        )
+        secret = isinstance(node, Scalar) and about.startswith("secrets")
+        given = "one text" if secret else kind_of(node)
+        notes.error(node.mark, "wrong-value", f"`{about}` takes {wanted}, not {given}", hint)
 
 
 @dataclass(frozen=True)
@@ -414,6 +414,7 @@ class Record:
     closed: bool = True  # an unknown key is an error; else a warning
     wanted: str = "a map"
     unknown: Unknown = _not_told
+    hidden: bool = False  # keys that begin with `_` are those of dumped files: passed over
 
     def read(self, node: Node, about: str, notes: Notes) -> Fields | None:
         if not isinstance(node, Map):
@@ -433,7 +434,7 @@ class Record:
         return fields
 
     def _unknown(self, name: Scalar, value: Node, about: str, notes: Notes) -> None:
-        if self.unknown(name, value, about, notes):
+        if (self.hidden and name.text.startswith("_")) or self.unknown(name, value, about, notes):
             return
         if broken.is_template(name.text):
             broken.strange_key(name.mark, True, notes)
@@ -448,9 +449,19 @@ class Record:
             notes.warn(name.mark, "unknown-key", f"{text}; it is ignored", hint)
 
     def schema(self) -> Json:
-        properties = {key.name: {**key.shape.schema(), "description": key.doc} for key in self.keys}
-        return {
+        """Every key may also be null, which means that it is not given."""
+        made: Json = {
             "type": "object",
-            "properties": properties,
-            "additionalProperties": not self.closed,
+            "properties": {key.name: _property(key) for key in self.keys},
+            "additionalProperties": False,  # editors underline what the reader only warns of
         }
+        if self.hidden:
+            made["patternProperties"] = {"^_": {}}
+        return made
+
+
+def _property(key: Key) -> Json:
+    shape = key.shape.schema()
+    if shape and "not" not in shape:
+        shape = {"anyOf": [shape, {"type": "null"}]}
+    return {"description": key.doc, **shape}

@@ -29,6 +29,8 @@ _MOVE: Final[dict[tuple[str, str], str]] = {
     ("task", "readiness_probe"): "write `ready: {http: /path, port: N}`",
     ("task", "job_recovery"): "move it below `resources`, or write `restart`",
     ("task", "env"): "the key is `envs`",
+    ("task", "type"): "volumes have files of their own; a task names one: `volumes: {/path: NAME}`",
+    ("task", "size"): "volumes have files of their own; a task names one: `volumes: {/path: NAME}`",
     ("task", "command"): "the key is `run`",
     ("resources", "num_nodes"): "move it one level up: it is a key of the task, beside `resources`",
     ("resources", "hooks"): "it is `config: {hooks: ...}` of the task",
@@ -68,8 +70,6 @@ _OTHER_VERSIONS: Final[dict[tuple[str, str], str]] = {
 
 def explain_key(what: str, key: Scalar, notes: Notes) -> bool:
     """Whether `key` is a known word that does not belong to a `what`; then an error is noted."""
-    if what == "resources" and key.text.startswith("_"):
-        return True  # keys of dumped files
     moved = _MOVE.get((what, key.text))
     if moved:
         notes.error(key.mark, "misplaced-key", f"`{key.text}` is not a key of {_said(what)}", moved)

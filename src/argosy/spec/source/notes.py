@@ -47,6 +47,7 @@ class Notes:
     warnings: list[Warning_] = field(default_factory=list)
     said: set[tuple[Mark, str]] = field(default_factory=set)
     left_out: int = 0
+    hidden: frozenset[int] | None = None  # lines that hold secrets; None: not looked for yet
 
     def error(self, mark: Mark, code: str, text: str, hint: str | tuple[str, ...]) -> None:
         """Keep an error; `code` is without its `spec/`."""
@@ -66,7 +67,10 @@ class Notes:
         """The place in the words of `errors`, with the text of the line unless it is very long."""
         if mark.flag:
             return Place(mark.flag)
-        source = self.lines[mark.line - 1] if 0 < mark.line <= len(self.lines) else ""
+        if self.hidden is None:
+            self.hidden = secret_lines(self.lines)
+        known = 0 < mark.line <= len(self.lines) and mark.line not in self.hidden
+        source = self.lines[mark.line - 1] if known else ""
         if len(source) > SOURCE_SHOWN:
             source = source[:SOURCE_SHOWN] if mark.column <= SOURCE_SHOWN else ""
         return Place(self.file, mark.line, mark.column, source)
@@ -95,6 +99,34 @@ class Notes:
         fresh = key not in self.said
         self.said.add(key)
         return fresh
+
+
+_SECRETS = re.compile(r"""['"]?secrets['"]?\s*:\s*(.*)""")
+_OPEN, _CLOSE = "{['\"", "}]'\""
+
+
+def secret_lines(lines: list[str]) -> frozenset[int]:
+    """The lines below a key `secrets`, which no message shows; by indentation, since what cannot
+    be parsed must not be shown either."""
+    found: set[int] = set()
+    inside = -1  # the indentation of the key `secrets` that we are below; -1: of none
+    open_end = False  # a flow value has no end that indentation tells: hide the whole document
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        indent = len(line) - len(line.lstrip(" \t"))
+        open_end = open_end and text != "---"
+        if inside >= 0 and text and (indent < inside or (indent == inside and text[0] != "-")):
+            inside = -1
+        if inside >= 0 or open_end:
+            found.add(number)
+            continue
+        key = _SECRETS.match(text)
+        inside = indent if key else -1
+        elsewhere = not key and _SECRETS.search(text) is not None
+        if (key and key[1]) or elsewhere:
+            found.add(number)
+            open_end = elsewhere or bool(key and key[1][0] in _OPEN and key[1][-1] not in _CLOSE)
+    return frozenset(found)
 
 
 def _position(what: InputError | Warning_) -> tuple[int, int]:

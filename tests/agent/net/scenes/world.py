@@ -1,4 +1,4 @@
-"""What the scenes share: a group's network in a fresh folder, attempts, and waiting with a deadline.
+"""What the scenes share: a group's network in a fresh folder, attempts, waiting with a deadline.
 
 Runs on Python 3.8 without packages, as root or as an ordinary user, in a network that is empty but
 for a default route.
@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 
-from agent.net import enter, isolated, leftovers, names, trial
 from agent.net.linux import kernel
+
+from agent.net import enter, isolated, leftovers, names, trial
 
 DEADLINE = 30.0
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -32,6 +33,15 @@ def until(condition, what, seconds=DEADLINE):
         time.sleep(0.005)
 
 
+def refusal(call):
+    """The text of the error that `call` ends in; the scene fails when there is none."""
+    try:
+        call()
+    except Exception as error:
+        return f"{error} {getattr(error, 'hint', '')}"
+    raise AssertionError("no error")
+
+
 class Attempt:
     """A wrapper with its program, as the launcher makes them."""
 
@@ -46,7 +56,7 @@ class Attempt:
                 os.close(self.fd)
                 _wrap(spec, argv, env, writer)
             except BaseException as error:
-                os.write(writer, ("failed %r\n" % error).encode())
+                os.write(writer, (f"failed {error!r}\n").encode())
             finally:
                 os._exit(70)
         os.close(writer)
@@ -78,18 +88,18 @@ def _wrap(spec, argv, env, out):
     if spec["join"]:
         enter.join(*spec["join"])
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    os.write(out, ("wrapper %s\n" % os.readlink("/proc/self")).encode())
+    os.write(out, ("wrapper {}\n".format(os.readlink("/proc/self"))).encode())
     program = os.fork()
     if program == 0:
         try:
             os.setsid()
-            os.write(out, ("program %s\n" % os.readlink("/proc/self")).encode())
+            os.write(out, ("program {}\n".format(os.readlink("/proc/self"))).encode())
             enter.enter(spec)
             os.write(out, b"entered\n")
             os.set_inheritable(out, False)
             os.execvpe(argv[0], argv, os.environ if env is None else env)
         except BaseException as error:
-            os.write(out, ("failed %r\n" % error).encode())
+            os.write(out, (f"failed {error!r}\n").encode())
         finally:
             os._exit(127)
     try:
@@ -107,7 +117,7 @@ class Group:
 
     def __init__(self, nodes, balanced=(), way_out=False, mark=None):
         self.place = tempfile.mkdtemp(prefix="net-")
-        self.mark = mark or "mark-%d-%s" % (os.getpid(), os.path.basename(self.place))
+        self.mark = mark or f"mark-{os.getpid()}-{os.path.basename(self.place)}"
         self.before = leftovers.namespaces(), leftovers.links()
         self.directory = os.path.join(self.place, "group")
         self.network = isolated.build(
@@ -161,7 +171,7 @@ def descendants(pid):
     todo = [pid]
     while todo:
         try:
-            with open("/proc/%d/task/%d/children" % (todo[0], todo[0])) as file:
+            with open(f"/proc/{todo[0]}/task/{todo[0]}/children") as file:
                 kids = [int(word) for word in file.read().split()]
         except OSError:
             kids = []
@@ -172,7 +182,7 @@ def descendants(pid):
 
 def alive(pid):
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
@@ -199,10 +209,10 @@ def http(status, seconds=0.0):
         "s=socket.socket(); s.setsockopt(1,2,1); s.bind(('0.0.0.0',8000)); s.listen(64)\n"
         "open(sys.argv[1],'w').close()\n"
         "while 1:\n"
-        " c=s.accept()[0]; c.recv(4096); time.sleep(%r)\n"
+        f" c=s.accept()[0]; c.recv(4096); time.sleep({seconds!r})\n"
         " b=os.uname().nodename.encode()\n"
-        " c.sendall(b'HTTP/1.1 %d X\\r\\nContent-Length: '+b'%%d'%%len(b)+b'\\r\\n\\r\\n'+b)\n"
-        " c.close()\n" % (seconds, status)
+        f" c.sendall(b'HTTP/1.1 {status} X\\r\\nContent-Length: '+b'%d'%len(b)+b'\\r\\n\\r\\n'+b)\n"
+        " c.close()\n"
     )
 
 

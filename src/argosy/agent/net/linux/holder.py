@@ -7,6 +7,7 @@ namespaces and links. It depends on nobody: it outlives agent and server.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -21,22 +22,23 @@ WORD = "argosy-net"  # stands in the command line before the mark
 PLACES = ("/mnt", "/media", "/srv", "/run")
 # As PID 1 it reaps the orphans of the group; the shell's `wait` does that while `sleep` lives.
 SCRIPT = 'trap "" TERM INT HUP QUIT; sleep 2147483647 & while :; do wait; done'
+LOCK_FD = 9
 SLEEP = [b"sleep", b"2147483647"]
 KILL_SECONDS = 10.0
 SLOW_SECONDS = 0.3
 
 
-def start(mark: str, user: bool) -> Holder:
+def start(mark: str, user: bool, lock: int) -> Holder:
     """Start a holder with an empty router; `user` makes a user namespace first.
 
-    Raises NetworkError with the step that was refused.
+    It keeps `lock`, of `clear`, for life. Raises NetworkError with the step that was refused.
     """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(reader)
-            os.write(writer, inside.answer(lambda: _separate(mark, user, writer)).encode())
+            os.write(writer, inside.answer(lambda: _separate(mark, user, lock, writer)).encode())
         finally:
             os._exit(1)
     os.close(writer)
@@ -44,12 +46,34 @@ def start(mark: str, user: bool) -> Holder:
     return Holder(boot_id(), value["pid"], value["start"])
 
 
+def clear(directory: str, mark: str) -> int:
+    """End every holder with that mark, those too that a killed agent had only begun to start.
+
+    Gives a descriptor with the lock that each holder keeps for life: while somebody is on the way
+    to become one, it cannot be had.
+    """
+    lock = os.open(os.path.join(directory, "holder.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + KILL_SECONDS
+    while True:
+        for old in find(mark):
+            kill(old)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                text = "another holder of this group is being started"
+                raise NetworkError("holder", text) from None
+            time.sleep(0.005)
+
+
 def folder() -> str:
     """Where, in the holder's mounts, the namespaces' files are."""
     return next((place for place in PLACES if os.path.isdir(place)), "/run")
 
 
-def _separate(mark: str, user: bool, writer: int) -> None:
+def _separate(mark: str, user: bool, lock: int, writer: int) -> None:
     """Make the namespaces and fork the holder into them; this process ends."""
     os.setsid()
     inside.plain_signals()
@@ -63,11 +87,11 @@ def _separate(mark: str, user: bool, writer: int) -> None:
         kernel.private_mounts(kernel.CLONE_NEWNET | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID)
         if os.fork():
             os._exit(0)
-    os.write(writer, inside.answer(lambda: _become_holder(mark, writer)).encode())
+    os.write(writer, inside.answer(lambda: _become_holder(mark, lock, writer)).encode())
     os._exit(1)
 
 
-def _become_holder(mark: str, writer: int) -> None:
+def _become_holder(mark: str, lock: int, writer: int) -> None:
     os.setsid()
     os.chdir("/")
     with inside.step("mounts"):
@@ -79,12 +103,12 @@ def _become_holder(mark: str, writer: int) -> None:
     me = os.readlink("/proc/self")
     ready = inside.answer(lambda: {"pid": int(me), "start": kernel.start_time(me)})
     os.write(writer, ready.encode() + b"\n")
-    inside.execute(["/bin/sh", "-c", SCRIPT, WORD, mark], {})
+    inside.execute(["/bin/sh", "-c", SCRIPT, WORD, mark], {LOCK_FD: lock})
 
 
 def alive(holder: Holder) -> bool:
     """Is exactly this process there, on this boot, with its namespaces?"""
-    if not _is_there(holder):
+    if not is_there(holder):
         return False
     try:
         os.readlink("/proc/%d/ns/net" % holder.pid)
@@ -93,7 +117,8 @@ def alive(holder: Holder) -> bool:
     return True
 
 
-def _is_there(holder: Holder) -> bool:
+def is_there(holder: Holder) -> bool:
+    """Has exactly this process not ended yet, be it on its way?"""
     fields = _stat(holder.pid)
     if not fields or int(fields[19]) != holder.start or fields[0] in (b"Z", b"X"):
         return False
@@ -138,7 +163,7 @@ def command_line(pid: int) -> List[bytes]:
 
 def kill(holder: Holder) -> None:
     """End it and all that is in its namespace; returns when it is gone. Fine if it was."""
-    if not _is_there(holder):
+    if not is_there(holder):
         return
     space = _pid_namespace(holder.pid)
     try:
@@ -147,7 +172,7 @@ def kill(holder: Holder) -> None:
         return
     began = time.monotonic()
     pause = 0.001
-    while _is_there(holder):
+    while is_there(holder):
         waited = time.monotonic() - began
         # It ends only when all in its namespace were reaped. If a reaper outside is slow to do
         # that, it is enough that nothing runs any more.

@@ -29,35 +29,40 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 # PyDLL keeps the interpreter lock, so nothing else runs between a call and the look at errno
-_libc = ctypes.PyDLL(None)
-_libc.mount.argtypes = (
+libc = ctypes.PyDLL(None)
+libc.mount.argtypes = (
     ctypes.c_char_p,
     ctypes.c_char_p,
     ctypes.c_char_p,
     ctypes.c_ulong,
     ctypes.c_char_p,
 )
-_libc.sethostname.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
-_errno_location = _libc.__errno_location
+libc.sethostname.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+_errno_location = libc.__errno_location
 _errno_location.restype = ctypes.c_void_p
 
 Text = Union[str, bytes]
 
 
+def last_error(what: str) -> OSError:
+    """The error of the call before, to raise."""
+    number = ctypes.c_int.from_address(_errno_location()).value
+    return OSError(number, os.strerror(number), what)
+
+
 def _checked(result: int, what: str) -> None:
     if result == -1:
-        number = ctypes.c_int.from_address(_errno_location()).value
-        raise OSError(number, os.strerror(number), what)
+        raise last_error(what)
 
 
 def setns(fd: int, kind: int) -> None:
     """Join the namespace that `fd` names."""
-    _checked(_libc.setns(fd, kind), "setns")
+    _checked(libc.setns(fd, kind), "setns")
 
 
 def unshare(kinds: int) -> None:
     """Give the caller new namespaces (a new PID namespace is for its children only)."""
-    _checked(_libc.unshare(kinds), "unshare")
+    _checked(libc.unshare(kinds), "unshare")
 
 
 def mount(
@@ -68,7 +73,7 @@ def mount(
     options: str = "",
 ) -> None:
     """mount(2); `None` for what does not apply."""
-    result = _libc.mount(
+    result = libc.mount(
         None if source is None else os.fsencode(source),
         os.fsencode(target),
         None if kind is None else kind.encode(),
@@ -80,7 +85,7 @@ def mount(
 
 def unmount(target: Text) -> None:
     """umount2(2), lazily: what still uses it keeps it."""
-    _checked(_libc.umount2(os.fsencode(target), 2), "umount %s" % os.fsdecode(target))
+    _checked(libc.umount2(os.fsencode(target), 2), "umount %s" % os.fsdecode(target))
 
 
 def bind(source: Text, target: Text, read_only: bool = False) -> None:
@@ -94,12 +99,12 @@ def bind(source: Text, target: Text, read_only: bool = False) -> None:
 def set_host_name(name: str) -> None:
     """sethostname(2); at most 64 bytes, so a longer name loses its end."""
     raw = name.encode()[:64]
-    _checked(_libc.sethostname(raw, len(raw)), "sethostname")
+    _checked(libc.sethostname(raw, len(raw)), "sethostname")
 
 
 def prctl(option: int, value: int) -> None:
     """prctl(2) with one argument."""
-    _checked(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), "prctl")
+    _checked(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), "prctl")
 
 
 def map_ids(uid_map: str, gid_map: str) -> None:

@@ -47,16 +47,19 @@ class Loop:
 
     def turn(self, timeout: float) -> None:
         """Wait for events, call who asked for them, close what has ended."""
+        self._bury()
         ready = self.epoll.poll(timeout)
         self.now = time.monotonic()
         for fd, events in ready:
             call = self.calls.get(fd)
             if call is not None:
                 call(events)
-        if self.dead:
-            for sock in self.dead:
-                sock.close()
-            self.dead.clear()
+        self._bury()
+
+    def _bury(self) -> None:
+        for sock in self.dead:
+            sock.close()
+        self.dead.clear()
 
 
 class Side:

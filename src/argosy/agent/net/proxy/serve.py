@@ -18,7 +18,7 @@ import signal
 import socket
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Deque, Dict, List, Optional, Set, Tuple
 
 from .. import balance
 from ..linux import kernel
@@ -86,18 +86,14 @@ class Service:
             best.turn = self.turn
         return best
 
-    def update(self, backends: Sequence[Dict[str, Any]]) -> None:
+    def update(self, wanted: Dict[Key, bool]) -> None:
         """Take the backends as the agent sees them now."""
-        seen = set()
-        for entry in backends:
-            key = (entry["address"], int(entry["port"]))
-            seen.add(key)
+        for key, usable in wanted.items():
             backend = self.backends.setdefault(key, Backend(key))
-            usable = bool(entry.get("healthy", True)) and not entry.get("draining", False)
             if usable and not backend.usable:
                 backend.avoid_until = 0.0
             backend.usable = usable
-        for key in [key for key in self.backends if key not in seen]:
+        for key in [key for key in self.backends if key not in wanted]:
             self.backends[key].usable = False
             if not self.backends[key].open:
                 del self.backends[key]
@@ -238,6 +234,7 @@ class Attempt:
     def refuse(self) -> None:
         """Give the client a reset: nobody was there in time."""
         self.service.refused += 1
+        self.service.proxy.changed()
         self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.service.proxy.loop.close(self.client)
 
@@ -269,19 +266,19 @@ class Proxy:
             if seen == self.seen:
                 return
             entries = balance.read_control(self.directory)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError):
             return  # no file (yet), or not ours to mend: go on as before
         self.seen = seen
-        wanted = {(e["address"], int(e["port"])): e for e in entries}
+        wanted = {entry.address: entry for entry in entries}
         for key in [key for key in self.services if key not in wanted]:
             self.services.pop(key).close()
         for key, entry in wanted.items():
             if key not in self.services:
-                self.services[key] = Service(self, entry["name"], key)
-            self.services[key].update(entry["backends"])
+                self.services[key] = Service(self, entry.name, key)
+            self.services[key].update(entry.backends)
         self._listen()
         self._retry_held()
-        self.changed()
+        self._write_stats()
 
     def hold(self, attempt: Attempt) -> None:
         """Keep a client until a backend takes it, or for HOLD_SECONDS."""
@@ -355,7 +352,7 @@ class Proxy:
             pass  # a full disk or a folder that is gone must not stop the traffic
 
 
-STATS_FIELDS = ("open", "connections", "failures", "bytes_in", "bytes_out")
+STATS_FIELDS = ("usable", "open", "connections", "failures", "bytes_in", "bytes_out")
 
 
 def watch_folder(directory: str) -> Optional[int]:

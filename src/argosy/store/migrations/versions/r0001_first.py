@@ -58,20 +58,13 @@ def _groups() -> None:
     op.create_index("groups_name", "groups", ["name", "submitted_at"])
     op.create_index("groups_submitted", "groups", ["submitted_at"])
     op.create_index("groups_ended", "groups", ["ended_at"])
-    op.create_index(
-        "groups_live_name",
-        "groups",
-        ["name"],
-        unique=True,
-        sqlite_where=sa.text("live = 1"),
-        postgresql_where=sa.text("live"),
-    )
-    op.create_index(
-        "groups_unfinished",
-        "groups",
-        ["submitted_at"],
-        sqlite_where=sa.text("unfinished = 1"),
-        postgresql_where=sa.text("unfinished"),
+    op.create_index("groups_live", "groups", ["live", "submitted_at"])
+    op.create_index("groups_unfinished", "groups", ["unfinished", "submitted_at"])
+    op.create_table(
+        "names",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("group_id", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
     )
 
 

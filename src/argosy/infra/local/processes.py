@@ -54,9 +54,14 @@ def kill(home: Path, agent: int) -> list[int]:
 
 
 def kill_one(pid: int) -> None:
-    """SIGKILL to one process (0: to none); silent when it is gone."""
-    if pid:
-        _send(pid, signal.SIGKILL)
+    """SIGKILL to one process (0: to none), and wait until it is over; silent when it is gone."""
+    if not pid:
+        return
+    _send(pid, signal.SIGKILL)
+    for _ in range(PASSES_MAX):
+        if _over(pid):
+            return
+        time.sleep(PAUSE)
 
 
 def of_host(home: Path, agent: int) -> Iterator[int]:

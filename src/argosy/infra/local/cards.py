@@ -58,7 +58,7 @@ class CardBook:
             others = {int(index) for index in entries} | self._used() - set(mine)
             taken = set(others)
             yield taken
-            me = _identity(os.getpid())
+            me = identity(os.getpid())
             for index in (taken - others) | set(mine):
                 entries[str(index)] = {"server": self.server, "uid": os.getuid(), **me}
             body = json.dumps(entries, sort_keys=True).encode("ascii")
@@ -101,7 +101,7 @@ def _parsed(body: bytes) -> Entries:
     }
 
 
-def _identity(pid: int) -> dict[str, Any]:
+def identity(pid: int) -> dict[str, Any]:
     """Boot, pid and start time: one process, ever."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
@@ -113,7 +113,7 @@ def _identity(pid: int) -> dict[str, Any]:
 def _lives(entry: Mapping[str, Any]) -> bool:
     """Whether the very process that made the entry still is."""
     try:
-        found = _identity(int(entry["pid"]))
+        found = identity(int(entry["pid"]))
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return False
     return all(entry.get(name) == value for name, value in found.items())

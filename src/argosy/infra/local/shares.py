@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from argosy.errors import CapacityError
-from argosy.infra.local_cards import CardBook
-from argosy.infra.local_hosts import LocalHost
-from argosy.infra.local_leases import Held, LeaseFiles
+from argosy.infra.local.cards import CardBook
+from argosy.infra.local.hosts import LocalHost
+from argosy.infra.local.leases import Held, LeaseFiles
 from argosy.model.action import LeaseRequest
 from argosy.model.ids import InfraName, LeaseId, group_lease, group_of
 from argosy.model.needs import Accelerator, Capacity, fits

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from argosy.errors import Unreachable
-from argosy.infra.local_processes import started
+from argosy.infra.local.processes import started
 
 LINE_MAX: Final = 64 << 20  # bytes; of the protocol
+READ_AHEAD: Final = 128 << 10  # bytes that wait for a slow reader
 START_SECONDS: Final = 20.0  # until a started agent must answer
+OTHER_SECONDS: Final = 0.5  # that an agent which another process starts gets before it is doubted
+EXIT_CONFLICT: Final = 7  # of an agent that found another one in its folder
 STARTS_MAX: Final = 3  # in one call
 PAUSES: Final = (0.005, 0.005, 0.01, 0.01, 0.02)  # between tries to connect, then the last for ever
 IDLE_EXIT: Final = 300.0  # an agent with nothing to do ends by itself after so long
@@ -42,11 +45,24 @@ class SocketStream:
             return b""
 
     async def readline(self) -> bytes:
-        """One line with its newline; less, or b"", at the end."""
-        try:
-            return await self._reader.readline()
-        except ConnectionError:
-            return b""
+        """One line with its newline; less, or b"", at the end. Raises ValueError for one too long.
+
+        A long line is put together from parts, so that a stream that nobody reads holds no more
+        than READ_AHEAD twice.
+        """
+        parts: list[bytes] = []
+        while sum(map(len, parts)) <= LINE_MAX:
+            try:
+                parts.append(await self._reader.readuntil(b"\n"))
+            except asyncio.IncompleteReadError as error:
+                parts.append(error.partial)
+            except asyncio.LimitOverrunError as error:
+                parts.append(await self._reader.read(error.consumed))
+                continue
+            except ConnectionError:
+                return b""
+            return b"".join(parts)
+        raise ValueError(f"a line of the agent is longer than {LINE_MAX} bytes")
 
     async def write(self, data: bytes) -> None:
         """Send; waits while the other side is slow. Raises Unreachable when nobody is there."""
@@ -73,7 +89,6 @@ class Launch:
     program: Path  # the packed agent
     server: str
     idle_exit: float = IDLE_EXIT
-    extra: tuple[str, ...] = ()
 
     def command(self, *words: str) -> list[str]:
         """The command line of an agent's command."""
@@ -90,6 +105,7 @@ class LocalAgent:
     capacity: dict[str, Any] | None = None  # None: what the machine has
     _child: int = 0  # pid of the one that this process started and has not reaped; 0: none
     _started: int = 0  # how often, since the last connection
+    _wait_until: float = 0.0  # another process is starting it
     _reapers: dict[int, int] = field(default_factory=dict)  # pidfd -> pid
 
     def pid(self) -> int:
@@ -137,11 +153,15 @@ class LocalAgent:
         asyncio.get_running_loop().remove_reader(fd)
         os.close(fd)
         try:
-            os.waitpid(pid, os.WNOHANG)
+            _, status = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
-            pass
+            status = 0
         if self._child == pid:
             self._child = 0
+        if os.waitstatus_to_exitcode(status) == EXIT_CONFLICT:
+            # Somebody else is starting one just now: that one will answer.
+            self._started -= 1
+            self._wait_until = asyncio.get_running_loop().time() + OTHER_SECONDS
 
     def forget(self) -> None:
         """Watch it no more; it goes on."""
@@ -164,7 +184,8 @@ class LocalAgent:
                 raise self._dead("ends as soon as it is started")
             if loop.time() > deadline:
                 raise self._dead(f"did not answer within {START_SECONDS:g} s")
-            self.start()
+            if loop.time() >= self._wait_until:
+                self.start()
             await asyncio.sleep(PAUSES[min(tries, len(PAUSES) - 1)])
         raise AssertionError
 
@@ -176,7 +197,7 @@ class LocalAgent:
             return None
         try:
             path = f"/proc/self/fd/{folder}/agent.sock"
-            return SocketStream(*await asyncio.open_unix_connection(path, limit=LINE_MAX))
+            return SocketStream(*await asyncio.open_unix_connection(path, limit=READ_AHEAD))
         except (FileNotFoundError, ConnectionError):
             return None
         finally:

@@ -2,7 +2,7 @@
 
     $ARGOSY_HOME/infra/local/machine/        infra `local`
     $ARGOSY_HOME/infra/local/pools/NAME/     infra `local/NAME`
-        leases/ lock                         local_leases.py
+        leases/ lock                         leases.py
         hosts/HOST/                          the home of its agent
         shared/                              what all agents of the pool share: networks, folders
         broken/HOST                          "lost" or "frozen"
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import subprocess
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -23,13 +24,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from argosy.errors import ArgosyError, InfraError, InputError, Unreachable
-from argosy.infra import local_processes
 from argosy.infra.api import Health, HostRef, HostView
-from argosy.infra.local_agent import Launch, LocalAgent, SocketStream, clean_environment
-from argosy.infra.local_cards import CardBook
-from argosy.infra.local_hosts import LocalHost
-from argosy.infra.local_leases import Held, LeaseFiles
-from argosy.infra.local_shares import Shares, words
+from argosy.infra.local import processes
+from argosy.infra.local.agent import Launch, LocalAgent, SocketStream, clean_environment
+from argosy.infra.local.cards import CardBook
+from argosy.infra.local.hosts import LocalHost
+from argosy.infra.local.leases import Held, LeaseFiles
+from argosy.infra.local.shares import Shares, words
 from argosy.model.action import LeaseRequest
 from argosy.model.ids import GroupId, InfraName, LeaseId, group_of
 from argosy.model.needs import Need
@@ -37,7 +38,9 @@ from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
 
 RELEASE_SECONDS: Final = 600.0  # that one try of a release may take: the longest grace, and more
+RELEASE_TRIES: Final = 5
 COMMAND_SECONDS: Final = 60.0  # of the agent's other commands
+LOG: Final = logging.getLogger("argosy.infra.local")
 LOST, FROZEN = "lost", "frozen"
 WHAT: Final = ("kill-agent", "freeze", "thaw", "lose", "restore")
 
@@ -168,10 +171,10 @@ class Local:
         agent = self._agent(host)
         match what:
             case "kill-agent":
-                local_processes.kill_one(agent.pid())
+                await asyncio.to_thread(processes.kill_one, agent.pid())
             case "freeze":
                 self._mark_broken(host, FROZEN)
-                await asyncio.to_thread(local_processes.freeze, agent.home, agent.pid())
+                await asyncio.to_thread(processes.freeze, agent.home, agent.pid())
             case "thaw":
                 await self._thaw(host)
             case "lose":
@@ -204,15 +207,21 @@ class Local:
         self._change.set()
 
     async def _tell_release(self, host: str, lease: LeaseId) -> None:
-        """Returns when the agent says that nothing of the lease is left."""
+        """Returns when the agent says that nothing of the lease is left.
+
+        An agent that dies meanwhile is revived; so it is for a few times.
+        """
         async with asyncio.timeout(RELEASE_SECONDS):
-            stream = await self.attach(HostRef(self.name, host))
-            try:
-                order = {"op": "release", "lease": lease}
-                await stream.write(json.dumps(order).encode() + b"\n")
-                answer = await stream.readline()
-            finally:
-                await stream.close()
+            for _ in range(RELEASE_TRIES):
+                stream = await self.attach(HostRef(self.name, host))
+                try:
+                    order = {"op": "release", "lease": lease}
+                    await stream.write(json.dumps(order).encode() + b"\n")
+                    answer = await stream.readline()
+                finally:
+                    await stream.close()
+                if answer:
+                    break
         if not answer or "ok" not in json.loads(answer):
             raise Unreachable(f"the agent on {host} did not end {lease}: {answer!r}")
 
@@ -263,7 +272,7 @@ class Local:
     async def _lose(self, host: str) -> None:
         """Kill everything of the host; only then its leases are gone, so nothing runs twice."""
         agent = self._agent(host)
-        left = await asyncio.to_thread(local_processes.kill, agent.home, agent.pid())
+        left = await asyncio.to_thread(processes.kill, agent.home, agent.pid())
         if left:
             raise InfraError(
                 f"processes {left} of {host} cannot be killed", code="local/unkillable"
@@ -277,7 +286,7 @@ class Local:
     async def _thaw(self, host: str) -> None:
         if self._broken(host) == FROZEN:
             agent = self._agent(host)
-            await asyncio.to_thread(local_processes.thaw, agent.home, agent.pid())
+            await asyncio.to_thread(processes.thaw, agent.home, agent.pid())
             self._mark_broken(host, "")
 
     async def _restore(self, host: str) -> None:
@@ -314,8 +323,9 @@ class Local:
         async def quietly() -> None:
             try:
                 await work
-            except (ArgosyError, OSError, ValueError, TimeoutError):
-                pass  # seen by its effect, which is asked for again
+            except (ArgosyError, OSError, ValueError, TimeoutError) as error:
+                # What it was to bring about is not seen, so it is asked for again.
+                LOG.warning("%s %s: %s", self.name, name, error or type(error).__name__)
             finally:
                 self._tasks.pop(name, None)
 

@@ -1,0 +1,1 @@
+"""The shell around `decide`: look, decide, save, act; nothing else changes a group."""

@@ -1,0 +1,166 @@
+"""Performs actions. It returns nothing: whatever an action did is seen by the next look.
+
+Every action is an idempotent "ensure" that `decide` repeats until its effect is seen. One that is
+under way, or was done a moment ago, is not done again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, assert_never, runtime_checkable
+
+from argosy.clock import Clock
+from argosy.control import planning
+from argosy.control.entry import Entry
+from argosy.control.links import AgentLink
+from argosy.discovery.assignment import compose
+from argosy.errors import NEVER, AccessError, ArgosyError, CapacityError, InfraError
+from argosy.infra.api import Infra
+from argosy.model.action import Acquire, Action, Assign, LeaseRequest, Release, Replan
+from argosy.model.group import Group
+from argosy.model.ids import InfraName, LeaseId
+from argosy.model.observed import Refusal
+
+log = logging.getLogger("argosy.control.actuator")
+
+REFUSED_RETRY = 10.0  # seconds, for an error that does not say when to try again
+AGAIN_AFTER = 1.5  # an effect that was not seen is asked for again, not sooner than this
+
+
+@runtime_checkable
+class HoldsCards(Protocol):
+    """An infra that knows which cards of a host a lease holds."""
+
+    def gpu_indices(self, lease: LeaseId) -> tuple[int, ...]:
+        """Their indices; () when it holds none."""
+
+
+class Rim(Protocol):
+    """What the actuator needs of the controller."""
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> object:
+        """Start a task and keep it."""
+
+    def link(self, infra: InfraName, host: str) -> AgentLink:
+        """The control stream to that host's agent, opened if need be."""
+
+    def look(self, infra: InfraName) -> None:
+        """Look at that infra soon."""
+
+    def news(self, entry: Entry) -> None:
+        """Decide about that group again."""
+
+
+class Actuator:
+    """Does what decisions say."""
+
+    def __init__(self, infras: Mapping[InfraName, Infra], clock: Clock, rim: Rim) -> None:
+        self._infras, self._clock, self._rim = infras, clock, rim
+        self._under_way: set[str] = set()
+        self._done_at: dict[str, float] = {}
+
+    def perform(self, entry: Entry, action: Action) -> None:
+        """Begin an action, unless it is under way or was just done."""
+        match action:
+            case Acquire():
+                self._once(f"acquire {action.lease}", lambda: self._acquire(entry, action))
+            case Release():
+                self.release(action)
+            case Replan():
+                self._once(
+                    f"plan {entry.group.id} {action.request}", lambda: self._plan(entry, action)
+                )
+            case Assign():
+                self._assign(entry.group, action)
+            case _:
+                assert_never(action)
+
+    def release(self, action: Release) -> None:
+        """Release a lease, of a group that is known or not."""
+        self._once(f"release {action.lease} {action.infra}", lambda: self._release(action))
+
+    def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        now = self._clock.now()
+        if key in self._under_way or now - self._done_at.get(key, 0.0) < AGAIN_AFTER:
+            return
+        self._under_way.add(key)
+        if len(self._done_at) > 10_000:
+            self._done_at = {k: at for k, at in self._done_at.items() if now - at < AGAIN_AFTER}
+
+        async def tracked() -> None:
+            try:
+                await work()
+            finally:
+                self._under_way.discard(key)
+                self._done_at[key] = self._clock.now()
+
+        self._rim.spawn(key, tracked())
+
+    async def _acquire(self, entry: Entry, action: Acquire) -> None:
+        placement = action.placement
+        task = entry.group.spec.task(placement.node.task)
+        request = LeaseRequest(
+            lease=action.lease,
+            group=entry.group.id,
+            group_name=entry.group.spec.name,
+            node=placement.node,
+            placement=placement,
+            grace=task.grace,
+            start_timeout=entry.group.spec.start_timeout,
+            network=entry.group.spec.network,
+        )
+        try:
+            await self._infra(placement.infra).acquire(request)
+        except (ArgosyError, OSError) as error:
+            entry.refusals[action.lease] = self._refusal(action.lease, error)
+            self._rim.news(entry)
+            return
+        entry.refusals.pop(action.lease, None)
+        self._rim.look(placement.infra)
+
+    def _refusal(self, lease: LeaseId, error: ArgosyError | OSError) -> Refusal:
+        now = self._clock.now()
+        if not isinstance(error, ArgosyError):
+            return Refusal(lease, "infra", str(error), "", now, now + REFUSED_RETRY)
+        retry = error.retry
+        if retry == NEVER and not isinstance(error, CapacityError | AccessError | InfraError):
+            retry = REFUSED_RETRY
+        hint = error.hints[0] if error.hints else ""
+        return Refusal(lease, error.code, error.text, hint, now, now + retry)
+
+    def _infra(self, name: InfraName) -> Infra:
+        if name not in self._infras:
+            raise InfraError(
+                f"infra {name!r} is no longer configured",
+                hint="put it back into config.yaml and restart the server",
+                retry=REFUSED_RETRY,
+            )
+        return self._infras[name]
+
+    async def _release(self, action: Release) -> None:
+        try:
+            await self._infra(action.infra).release(action.lease)
+        except (ArgosyError, OSError) as error:
+            log.warning("release-failed", extra={"lease": action.lease, "why": str(error)})
+        self._rim.look(action.infra)
+
+    async def _plan(self, entry: Entry, action: Replan) -> None:
+        entry.answer = await planning.answer(action, entry.group.spec, self._infras, self._clock)
+        self._rim.news(entry)
+
+    def _assign(self, group: Group, action: Assign) -> None:
+        infra = self._infras.get(action.infra)
+        if infra is None or not action.host:
+            return
+        link = self._rim.link(action.infra, action.host)
+        key = f"assign {action.lease} {action.serial}"
+        if not link.has(action.lease, action.serial):
+            cards = infra.gpu_indices(action.lease) if isinstance(infra, HoldsCards) else ()
+            message = compose(group, action, paths={}, gpu_indices=cards)
+            link.post(action.lease, action.serial, message)
+        elif self._clock.now() - self._done_at.get(key, 0.0) > AGAIN_AFTER:
+            link.repeat(action.lease)
+        else:
+            return
+        self._done_at[key] = self._clock.now()

@@ -1,0 +1,252 @@
+"""The control plane as one object: what the server and nobody else talks to."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from argosy.clock import Clock
+from argosy.control import planning
+from argosy.control.controller import Controller
+from argosy.control.links import Usage
+from argosy.errors import ArgosyError, CapacityError, Conflict, InputError, NotFound
+from argosy.infra.api import Breaks, HostRef, Infra, Stream
+from argosy.infra.registry import InfraSettings, open_infras
+from argosy.model.action import Event, Limits, Reason, Replan
+from argosy.model.group import Attempt, Group, Intent, Verb
+from argosy.model.ids import ZERO, AttemptId, GroupId, InfraName, Serial, dns_label, group_id
+from argosy.model.plan import NoPlan, Plan
+from argosy.model.spec import FileMount, GroupSpec, TaskSpec
+from argosy.storage import snapshot
+from argosy.store.store import Store
+
+KEPT_DAYS = 30.0  # ended groups are forgotten after so long
+
+
+class Control:
+    """Everything behind the API."""
+
+    def __init__(self, store: Store, home: Path, limits: Limits | None = None) -> None:
+        self.store, self.home, self.limits = store, home, limits or Limits()
+        self.clock = Clock(store.newest_time())
+        self.life = 0
+        self.infras: Mapping[InfraName, Infra] = {}
+        self._controller: Controller
+        self._groups_issued = 0
+
+    async def start(self) -> None:
+        """Open a life, and take up every unfinished group."""
+        self.life = self.store.open_life(self.clock.now())
+        settings = InfraSettings(self.home, self.store.server_id, self.clock.now)
+        self.infras = open_infras(settings)
+        self._controller = Controller(
+            self.store, self.clock, self.infras, life=self.life, limits=self.limits
+        )
+        await self._controller.start()
+        self._controller.spawn("expire", self._expire())
+
+    async def stop(self) -> None:
+        """End; running groups go on."""
+        await self._controller.stop()
+        for infra in self.infras.values():
+            close = getattr(infra, "close", None)
+            if close is not None:
+                await close()
+
+    # What the user wants
+
+    async def plan(self, spec: GroupSpec) -> Plan | NoPlan:
+        """Where each node would go now; nothing is written."""
+        nodes = tuple(spec.nodes())
+        return await planning.answer(Replan(ZERO, nodes, ()), spec, self.infras, self.clock)
+
+    async def submit(self, spec: GroupSpec, *, source: str, replace: bool) -> Group:
+        """Take a group in. Raises Conflict for a live name, CapacityError when it can never fit."""
+        await self._refuse_impossible(spec)
+        if replace:
+            await self._end_live(spec.name)
+        self._groups_issued += 1
+        id_ = group_id(Serial(self.life, self._groups_issued))
+        self._refuse_live(spec.name)
+        try:
+            taken = await asyncio.to_thread(snapshot.take, self.home, id_, snapshot.sources(spec))
+            group = Group(id=id_, spec=_moved(spec, taken), submitted_at=self.clock.now())
+            by = f" by {spec.user}" if spec.user else ""
+            event = Event(group.submitted_at, "group-submitted", "", f"submitted{by}")
+            created = await self.store.create(group, source, (event,))
+        except BaseException:
+            await asyncio.to_thread(snapshot.drop, self.home, id_)
+            raise
+        self._controller.add(created)
+        return created
+
+    async def intend(self, group: GroupId, intent: Intent) -> None:
+        """Write down a wish. Raises NotFound, Conflict when the group is over."""
+        if self.store.load(group).phase.final:
+            raise Conflict("the group is over", code="group/over", hint="`argosy launch` it again")
+        after = await self.store.intend(group, intent)
+        entry = self._controller.entries.get(group)
+        if entry is not None:
+            self._controller.taken(entry, after)
+
+    async def remove(self, group: GroupId) -> None:
+        """Forget an ended group, its logs and its snapshots."""
+        found = self.store.load(group)
+        await self.store.remove(group)
+        await asyncio.to_thread(snapshot.drop, self.home, group)
+        await self._forget_logs(found)
+
+    async def break_host(self, attempt: Attempt, what: str) -> None:
+        """Break the host of an attempt on purpose, or mend it."""
+        infra = self.infras.get(attempt.infra)
+        if not isinstance(infra, Breaks):
+            raise InputError(
+                f"hosts of {attempt.infra!r} can't be broken on purpose",
+                code="chaos/no-host",
+                hint="try it on a virtual pool: `--infra local/NAME`",
+            )
+        await infra.break_host(attempt.host, what)
+        self._controller.look(attempt.infra)
+
+    # What there is
+
+    def find(self, ref: str) -> Group:
+        """The newest group of that name, or the one of that id. Raises NotFound."""
+        entry = self._controller.entries.get(GroupId(ref))
+        if entry is not None:
+            return entry.group
+        found = self.store.find(ref)
+        if found:
+            return self._newest(found[0])
+        names = self.store.names()
+        near = difflib.get_close_matches(dns_label(ref), names, n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(near)}?" if near else ""
+        raise NotFound(f"there is no group {ref!r}", code="group/unknown", hint=hint)
+
+    def groups(self, *, ended: bool, limit: int = 1000) -> list[Group]:
+        """At most `limit` groups, newest first; those that ended only with `ended`.
+
+        Living ones are answered from memory. With `ended` it reads the store, and may be called
+        from a thread.
+        """
+        if ended:
+            return [self._newest(one) for one in self.store.groups(ended=True, limit=limit)]
+        there = (entry.group for entry in self._controller.entries.values())
+        live = [group for group in there if not group.phase.final]
+        return sorted(live, key=lambda one: (one.submitted_at, one.id), reverse=True)[:limit]
+
+    def reasons(self, group: GroupId) -> tuple[Reason, ...]:
+        """Why it waits; () when it does not."""
+        entry = self._controller.entries.get(group)
+        return entry.reasons if entry is not None else ()
+
+    def usage(self) -> Mapping[AttemptId, Usage]:
+        """What running attempts use."""
+        return {
+            attempt: usage
+            for link in self._controller.links.values()
+            for attempt, usage in link.usage.items()
+        }
+
+    async def changed(self, group: GroupId, version: int) -> Group:
+        """Returns once the record is newer than `version`, or what it waits for has changed."""
+        entry = self._controller.entries.get(group)
+        if entry is None:
+            return self.store.load(group)
+        if entry.group.version <= version:
+            await entry.changed.wait()
+        return entry.group
+
+    async def agent_of(self, attempt: Attempt) -> Stream:
+        """A fresh stream to the agent of an attempt. Raises Unreachable, NotFound."""
+        infra = self.infras.get(attempt.infra)
+        if infra is None:
+            raise NotFound(
+                f"infra {attempt.infra!r} is not configured",
+                code="infra/unknown",
+                hint="put it back into config.yaml and restart the server",
+            )
+        return await infra.attach(HostRef(attempt.infra, attempt.host))
+
+    # Small things
+
+    def _newest(self, group: Group) -> Group:
+        entry = self._controller.entries.get(group.id)
+        return entry.group if entry is not None else group
+
+    def _refuse_live(self, name: str) -> None:
+        """Refuse a live name before files are copied; the store refuses it again, for good."""
+        for entry in self._controller.entries.values():
+            if entry.group.spec.name == name and not entry.group.phase.final:
+                raise Conflict(
+                    f"a group {name!r} is live already: {entry.group.id}",
+                    code="store/name-lives",
+                    hint=(
+                        "`--replace` ends it first; `--name NAME` launches beside it",
+                        f"`argosy status {name}` shows it, `argosy cancel {name}` ends it",
+                    ),
+                )
+
+    async def _refuse_impossible(self, spec: GroupSpec) -> None:
+        unknown = planning.unknown_infras(tuple(spec.nodes()), spec, self.infras)
+        if unknown:
+            raise InputError(
+                f"no infra {unknown[0]!r} is known here",
+                code="infra/unknown",
+                hint=f"there is {', '.join(sorted(self.infras))}; or `--infra local`",
+            )
+        found = await self.plan(spec)
+        if isinstance(found, NoPlan) and found.never:
+            lines = found.report.refused or ("it fits nowhere",)
+            raise CapacityError(lines[0], code="plan/never-fits", hint=lines[1:])
+
+    async def _end_live(self, name: str) -> None:
+        for group in self.store.find(name):
+            entry = self._controller.entries.get(group.id)
+            if entry is None or entry.group.phase.final:
+                continue
+            await self.intend(group.id, Intent(Verb.CANCEL, self.clock.now(), by="--replace"))
+            while not entry.group.phase.final:
+                await entry.changed.wait()
+
+    async def _forget_logs(self, group: Group) -> None:
+        for infra, host in {(one.infra, one.host) for one in group.attempts if one.host}:
+            if infra not in self.infras:
+                continue
+            try:
+                stream = await self.infras[infra].attach(HostRef(infra, host))
+            except ArgosyError:
+                continue  # the logs of a host that is away go with its own cap
+            try:
+                line = json.dumps({"op": "forget", "group": group.id})
+                await stream.write(line.encode() + b"\n")
+                await stream.readline()
+            finally:
+                await stream.close()
+
+    async def _expire(self) -> None:
+        while True:
+            for group in await self.store.expire(self.clock.now() - KEPT_DAYS * 86400.0):
+                await asyncio.to_thread(snapshot.drop, self.home, group)
+            await self.clock.sleep(3600.0)
+
+
+def _moved(spec: GroupSpec, taken: Mapping[str, str]) -> GroupSpec:
+    """The spec with every local path replaced by its snapshot."""
+    return replace(spec, tasks=tuple(_moved_task(task, taken) for task in spec.tasks))
+
+
+def _moved_task(task: TaskSpec, taken: Mapping[str, str]) -> TaskSpec:
+    workdir = task.workdir
+    if workdir is not None and workdir.path:
+        workdir = replace(workdir, path=taken[workdir.path])
+    mounts = tuple(_moved_mount(mount, taken) for mount in task.file_mounts)
+    return replace(task, workdir=workdir, file_mounts=mounts)
+
+
+def _moved_mount(mount: FileMount, taken: Mapping[str, str]) -> FileMount:
+    return replace(mount, source=taken.get(mount.source, mount.source))

@@ -1,0 +1,359 @@
+"""One worker per group: woken by news or by `wake_at`, it decides, saves, then acts.
+
+Rules: the record is committed before the first action is tried; a conflict drops the decision;
+what changes nothing is neither written nor decided on. After a gap (a suspend, a stall) every wait
+gets a fresh window: `looking_since` moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from argosy.clock import Clock
+from argosy.control import observer
+from argosy.control.actuator import Actuator
+from argosy.control.entry import Entry, Word
+from argosy.control.links import PROTOCOL, AgentLink
+from argosy.control.looker import Looker
+from argosy.control.queues import Queues
+from argosy.control.step import step
+from argosy.errors import ArgosyError, Broken, Conflict
+from argosy.infra.api import Infra, Watches
+from argosy.model.action import Decision, Event, Limits, Reason, Release
+from argosy.model.group import Group, LeaseState
+from argosy.model.ids import GroupId, InfraName, LeaseId, group_of
+from argosy.model.observed import Look
+from argosy.store.store import Store
+
+log = logging.getLogger("argosy.control")
+
+TICK: Final = 2.0  # seconds; while groups live
+GAP: Final = 5.0  # a tick that comes so late was a gap
+WAKE_MOST: Final = 3600.0
+STORE_RETRY: Final = 2.0  # after a full disk or a broken store
+
+
+class Controller:
+    """Everything that moves, of one server."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        infras: Mapping[InfraName, Infra],
+        *,
+        life: int,
+        limits: Limits,
+    ) -> None:
+        self.store, self.clock, self.infras = store, clock, infras
+        self.life, self.limits = life, limits
+        self.entries: dict[GroupId, Entry] = {}
+        self.links: dict[tuple[InfraName, str], AgentLink] = {}
+        self.looks: dict[InfraName, Look] = {}
+        self._looking_since = clock.now()
+        self._alive_at = clock.now()
+        self._actuator = Actuator(infras, clock, self)
+        self._queues = Queues()
+        self._lookers: dict[InfraName, Looker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+        self._issued: set[LeaseId] = set()
+        self._hello = {
+            "op": "control", "protocol": PROTOCOL, "server": store.server_id, "life": life,
+        }  # fmt: skip
+
+    # Starting and ending
+
+    async def start(self) -> None:
+        """Take up every unfinished group and decide once for each."""
+        for infra in self.infras.values():
+            looker = Looker(infra, self.clock, busy=self._busy, saw=self._saw)
+            self._lookers[infra.name] = looker
+            self.spawn(f"look {infra.name}", looker.run())
+            if isinstance(infra, Watches):
+                self.spawn(f"watch {infra.name}", looker.watch())
+        self.spawn("tick", self._tick())
+        for group in self.store.unfinished():
+            self.add(group)
+
+    async def stop(self) -> None:
+        """End every task; running groups go on."""
+        self._closed = True
+        for entry in self.entries.values():
+            if entry.timer is not None:
+                entry.timer.cancel()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def add(self, group: Group) -> Entry:
+        """Take a group into the loop."""
+        entry = self.entries[group.id] = Entry(group)
+        self._queues.saved(None, group, self.clock.now())
+        for lease in group.leases:
+            if lease.host and lease.state < LeaseState.RELEASING and not lease.lost:
+                self.link(lease.placement.infra, lease.host)
+        self.news(entry)
+        return entry
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task, keep it, and write down what it could not answer."""
+
+        async def kept() -> None:
+            try:
+                await work
+            except Exception:
+                log.exception("task-failed", extra={"task_name": name})
+            finally:
+                if self._tasks.get(name) is task:
+                    del self._tasks[name]
+
+        task = self._tasks[name] = asyncio.create_task(kept(), name=name)
+        return task
+
+    # News
+
+    def news(self, entry: Entry) -> None:
+        """Something changed for this group: decide again."""
+        entry.dirty = True
+        if entry.worker is None and not self._closed and not entry.broken:
+            entry.worker = self.spawn(f"group {entry.group.id}", self._work(entry))
+
+    def taken(self, entry: Entry, group: Group) -> None:
+        """The record was changed by intent, outside of a decision."""
+        if group.version > entry.group.version:
+            entry.group = group
+        entry.tell_changed()
+        self.news(entry)
+
+    async def _work(self, entry: Entry) -> None:
+        try:
+            while entry.dirty and not entry.broken and not self._closed:
+                entry.dirty = False
+                await self._once(entry)
+        finally:
+            entry.worker = None
+            if entry.dirty and not entry.broken:
+                self.news(entry)
+
+    async def _once(self, entry: Entry) -> None:
+        self._mind_gap()
+        before, now = entry.group, self.clock.now()
+        queue = self._queues.current()
+        observed = observer.observed(
+            entry, self.looks, queue, life=self.life, looking_since=self._looking_since
+        )
+        try:
+            decision = step(before, observed, now, self.limits)
+        except Broken as error:
+            self._stop_broken(entry, error, now)
+            return
+        try:
+            decision = await self._save(entry, decision)
+        except Conflict:
+            entry.group = self.store.load(before.id)
+            entry.dirty = True
+            return
+        except ArgosyError as error:
+            self._store_failed(entry, error, now)
+            return
+        self._after(entry, before, decision)
+
+    async def _save(self, entry: Entry, decision: Decision) -> Decision:
+        told = entry.events
+        if decision.group is entry.group and not decision.events and not told:
+            return decision
+        entry.events = []
+        try:
+            saved = await self.store.save(
+                entry.group, replace(decision, events=(*told, *decision.events))
+            )
+        except BaseException:
+            entry.events = told + entry.events
+            raise
+        return replace(decision, group=saved)
+
+    def _after(self, entry: Entry, before: Group, decision: Decision) -> None:
+        """The decision stands: act on it."""
+        entry.group = decision.group
+        changed = decision.group is not before or decision.reasons != entry.reasons
+        entry.reasons = decision.reasons
+        for action in decision.actions:
+            self._actuator.perform(entry, action)
+        if any(reason.code == "peer-suspect" for reason in decision.reasons):
+            self._ask_agents(entry)
+        if decision.group is not before:
+            self._drop_gone(entry, before)
+            if self._queues.saved(before, decision.group, self.clock.now()):
+                for other in self._queues.first(before.id):
+                    self.news(self.entries[other])
+        self._wake_at(entry, decision.wake_at)
+        if changed:
+            entry.tell_changed()
+        if entry.group.phase.final and entry.group.clean:
+            self._retire(entry)
+
+    def _wake_at(self, entry: Entry, at: float) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        if at != float("inf"):
+            delay = min(WAKE_MOST, max(0.0, at - self.clock.now()))
+            entry.timer = asyncio.get_running_loop().call_later(delay, self.news, entry)
+
+    def _drop_gone(self, entry: Entry, before: Group) -> None:
+        left = {one.id for one in entry.group.leases}
+        for lease in before.leases:
+            if lease.id in left:
+                continue
+            entry.words.pop(lease.id, None)
+            entry.refusals.pop(lease.id, None)
+            link = self.links.get((lease.placement.infra, lease.host))
+            if link is not None:
+                link.drop(lease.id)
+
+    def _retire(self, entry: Entry) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+        self.entries.pop(entry.group.id, None)
+        self._queues.forget(entry.group.id)
+
+    def _stop_broken(self, entry: Entry, error: Broken, now: float) -> None:
+        log.error("check-failed", extra={"group": entry.group.id, "why": error.text})
+        entry.broken = True
+        entry.reasons = (Reason("broken", "", error.text, now, error.hints[0]),)
+        entry.tell_changed()
+
+    def _store_failed(self, entry: Entry, error: ArgosyError, now: float) -> None:
+        """Nothing was saved, so nothing is done; what runs goes on."""
+        log.error("save-failed", extra={"group": entry.group.id, "why": error.text})
+        hint = error.hints[0] if error.hints else ""
+        entry.reasons = (Reason(error.code, "", error.text, now, hint),)
+        entry.tell_changed()
+        self._wake_at(entry, now + STORE_RETRY)
+
+    # Looks
+
+    def look(self, infra: InfraName) -> None:
+        """Look at that infra soon."""
+        if infra in self._lookers:
+            self._lookers[infra].ask()
+
+    def _busy(self) -> bool:
+        return bool(self.entries)
+
+    def _saw(self, look: Look) -> None:
+        before = self.looks.get(look.infra)
+        self.looks[look.infra] = look = self._ours(look)
+        old, new = observer.by_group(before), observer.by_group(look)
+        for group in {*old, *new}:
+            entry = self.entries.get(group)
+            if entry is None:
+                self._release_orphans(look, group)
+            elif old.get(group) != new.get(group):
+                self.news(entry)
+        for entry in self.entries.values():
+            if observer.waits_for_absence(entry.group, look.infra):
+                self.news(entry)
+
+    def _ours(self, look: Look) -> Look:
+        """Without what this store never issued: `infra clean` shows that, nothing releases it."""
+        mine = tuple(one for one in look.leases if self._is_issued(one.lease))
+        return look if len(mine) == len(look.leases) else replace(look, leases=mine)
+
+    def _is_issued(self, lease: LeaseId) -> bool:
+        if lease not in self._issued and self.store.issued(lease):
+            self._issued.add(lease)
+        return lease in self._issued
+
+    def _release_orphans(self, look: Look, group: GroupId) -> None:
+        """What bears our mark and belongs to no group in the loop is not needed."""
+        seen = [one for one in look.leases if group_of(one.lease) == group]
+        own = [one for one in seen if not one.lease.endswith(".0")]
+        for one in own or seen:
+            self._actuator.release(Release(look.infra, one.lease))
+
+    # Agents
+
+    def link(self, infra: InfraName, host: str) -> AgentLink:
+        """The control stream to that host's agent, opened if need be."""
+        key = (infra, host)
+        if key not in self.links:
+            link = AgentLink(
+                self.infras[infra], host, hello=self._hello, clock=self.clock, listener=self
+            )
+            self.links[key] = link
+            self.spawn(f"link {infra} {host}", link.run())
+        return self.links[key]
+
+    def heard(self, link: AgentLink, leases: Mapping[str, Any], *, full: bool) -> None:
+        """An agent's report."""
+        touched: dict[GroupId, Entry] = {}
+        for name, fact in leases.items():
+            lease = LeaseId(name)
+            entry = self.entries.get(group_of(lease))
+            if entry is None:
+                continue
+            word = Word(link, *observer.reported(entry, fact))
+            if entry.words.get(lease) != word:
+                entry.words[lease] = word
+                touched[entry.group.id] = entry
+        if full:
+            for entry in self.entries.values():
+                if observer.forget_unknown(entry, link, leases):
+                    touched[entry.group.id] = entry
+        for entry in touched.values():
+            self.news(entry)
+
+    def told(self, event: Mapping[str, Any]) -> None:
+        """Something that people should know, from an agent."""
+        entry = self.entries.get(group_of(LeaseId(str(event.get("lease", "")))))
+        if entry is None:
+            return
+        attempt = observer.attempt_of(entry.group, str(event.get("attempt", "")))
+        about, number = (str(attempt.node), attempt.number) if attempt else ("", 0)
+        code, text = str(event.get("code", "agent")), str(event.get("text", ""))
+        entry.events.append(Event(self.clock.now(), code, about, text, number))
+        self.news(entry)
+
+    def found_again(self, link: AgentLink) -> None:
+        """The agent speaks again after it was silent."""
+        self._touch(link)
+
+    def _touch(self, link: AgentLink) -> None:
+        for entry in self.entries.values():
+            if any(word.link is link for word in entry.words.values()):
+                self.news(entry)
+
+    def _ask_agents(self, entry: Entry) -> None:
+        for link in {word.link.ref: word.link for word in entry.words.values()}.values():
+            link.ping()
+        asyncio.get_running_loop().call_later(0.05, self.news, entry)
+
+    # Time
+
+    def _mind_gap(self) -> None:
+        now = self.clock.now()
+        if now - self._alive_at > GAP:
+            self._looking_since = now
+        self._alive_at = now
+
+    async def _tick(self) -> None:
+        """Notice gaps, silent agents and idle links."""
+        while True:
+            await self.clock.sleep(TICK)
+            self._mind_gap()
+            now = self.clock.now()
+            for key, link in list(self.links.items()):
+                since = max(link.heard_at, self._looking_since)
+                if not link.silent and now - since > self.limits.suspect_after:
+                    link.silent = True
+                    self._touch(link)
+                if link.idle:
+                    del self.links[key]
+                    self._tasks[f"link {key[0]} {key[1]}"].cancel()

@@ -1,0 +1,192 @@
+"""One control stream to each agent: assignments go out, reports come in.
+
+A link is kept while a lease of a living group is on its host. It remembers the newest assignment of
+each lease and sends it again on every new connection: the agent ignores what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from argosy.clock import Clock
+from argosy.errors import ArgosyError, Broken
+from argosy.infra.api import HostRef, Infra, Stream
+from argosy.model.ids import AttemptId, LeaseId, Serial
+
+log = logging.getLogger("argosy.control.links")
+
+PROTOCOL: Final = 1
+RETRY_FIRST: Final = 0.05  # seconds until a broken stream is opened again; doubles
+RETRY_MOST: Final = 2.0
+ATTACH_TIMEOUT: Final = 20.0
+SEND_TIMEOUT: Final = 20.0
+IDLE_CLOSE: Final = 60.0  # a link without assignments is closed after so long
+
+Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a running attempt uses."""
+
+    cpu_percent: float  # of one core
+    rss_bytes: int
+
+
+class Listener(Protocol):
+    """Who is told what agents say."""
+
+    def heard(self, link: AgentLink, leases: Mapping[str, Any], *, full: bool) -> None:
+        """A report, of all its leases when `full`."""
+
+    def told(self, event: Mapping[str, Any]) -> None:
+        """Something that people should know."""
+
+    def found_again(self, link: AgentLink) -> None:
+        """The agent speaks again after it was silent for long."""
+
+
+class AgentLink:
+    """The control stream to one agent."""
+
+    def __init__(
+        self, infra: Infra, host: str, *, hello: Mapping[str, Any], clock: Clock, listener: Listener
+    ) -> None:
+        self.ref = HostRef(infra.name, host)
+        self.heard_at = 0.0
+        self.boot_id = ""
+        self.silent = False  # nobody heard it for `suspect_after`; kept by the controller
+        self.usage: dict[AttemptId, Usage] = {}
+        self._infra, self._hello, self._clock, self._listener = infra, hello, clock, listener
+        self._stream: Stream | None = None
+        self._mailbox: dict[LeaseId, tuple[Serial, bytes]] = {}
+        self._sent: dict[LeaseId, Serial] = {}
+        self._wanted = asyncio.Event()
+        self._idle_since = clock.now()
+        self._cpu: dict[str, tuple[float, float]] = {}
+
+    # What goes out
+
+    def has(self, lease: LeaseId, serial: Serial) -> bool:
+        """Whether this assignment, or a newer one, was posted."""
+        kept = self._mailbox.get(lease)
+        return kept is not None and kept[0] >= serial
+
+    def post(self, lease: LeaseId, serial: Serial, message: Mapping[str, Any]) -> None:
+        """Send an assignment now, and again on every new connection."""
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        self._mailbox[lease] = (serial, line)
+        self._wanted.set()
+
+    def drop(self, lease: LeaseId) -> None:
+        """The lease is gone: nothing is sent about it any more."""
+        self._mailbox.pop(lease, None)
+        self._sent.pop(lease, None)
+        if not self._mailbox:
+            self._idle_since = self._clock.now()
+
+    def repeat(self, lease: LeaseId) -> None:
+        """Send the assignment of that lease once more."""
+        self._sent.pop(lease, None)
+        self._wanted.set()
+
+    def ping(self) -> None:
+        """Make the agent say something at once."""
+        self._pinged = True
+        self._wanted.set()
+
+    _pinged = False
+
+    @property
+    def idle(self) -> bool:
+        """Nothing was assigned here for a while."""
+        return not self._mailbox and self._clock.now() - self._idle_since > IDLE_CLOSE
+
+    # The stream
+
+    async def run(self) -> None:
+        """Keep the stream open until the task is cancelled."""
+        delay = RETRY_FIRST
+        while True:
+            try:
+                async with asyncio.timeout(ATTACH_TIMEOUT):
+                    stream = await self._infra.attach(self.ref)
+                delay = RETRY_FIRST
+                await self._serve(stream)
+            except (ArgosyError, OSError, TimeoutError, ValueError) as error:
+                log.info("link-down", extra={"host": str(self.ref.host), "why": str(error)})
+            await self._clock.sleep(delay)
+            delay = min(RETRY_MOST, delay * 2)
+
+    async def _serve(self, stream: Stream) -> None:
+        self._stream, self._sent = stream, {}
+        try:
+            await stream.write(json.dumps(self._hello).encode() + b"\n")
+            async with asyncio.TaskGroup() as group:
+                sender = group.create_task(self._send(stream), name=f"send {self.ref.host}")
+                await self._receive(stream)
+                sender.cancel()
+        except* (ArgosyError, OSError, TimeoutError, ValueError) as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            self._stream = None
+            await stream.close()
+
+    async def _send(self, stream: Stream) -> None:
+        while True:
+            self._wanted.clear()
+            if self._pinged:
+                self._pinged = False
+                await self._write(stream, b'{"type":"ping","n":0}\n')
+            for lease, (serial, line) in list(self._mailbox.items()):
+                if self._sent.get(lease) != serial:
+                    self._sent[lease] = serial
+                    await self._write(stream, line)
+            await self._wanted.wait()
+
+    async def _write(self, stream: Stream, line: bytes) -> None:
+        async with asyncio.timeout(SEND_TIMEOUT):
+            await stream.write(line)
+
+    async def _receive(self, stream: Stream) -> None:
+        while line := await stream.readline():
+            if not line.endswith(b"\n"):
+                return
+            self._heard()
+            self._take(json.loads(line))
+
+    def _heard(self) -> None:
+        self.heard_at = self._clock.now()
+        if self.silent:
+            self.silent = False
+            self._listener.found_again(self)
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        match message.get("type"):
+            case "hello":
+                if message.get("protocol") != PROTOCOL:
+                    raise Broken(f"the agent on {self.ref.host} speaks another protocol")
+                self.boot_id = str(message.get("boot_id", ""))
+            case "report":
+                self._listener.heard(self, message["leases"], full=bool(message.get("full")))
+            case "event":
+                self._listener.told(message)
+            case "usage":
+                self._use(message)
+            case _:
+                pass  # heartbeat, pong, and words of newer agents
+
+    def _use(self, message: Mapping[str, Any]) -> None:
+        at, usage, seen = float(message["at"]), {}, {}
+        for attempt, fact in message["attempts"].items():
+            cpu = float(fact.get("cpu_s", 0.0))
+            since, before = self._cpu.get(attempt, (at, cpu))
+            percent = 100.0 * max(0.0, cpu - before) / (at - since) if at > since else 0.0
+            usage[AttemptId(attempt)] = Usage(percent, int(fact.get("rss_bytes", 0)))
+            seen[attempt] = (at, cpu)
+        self.usage, self._cpu = usage, seen

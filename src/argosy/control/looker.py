@@ -1,0 +1,66 @@
+"""One batched look per infra, whenever an action may have changed something, and now and then.
+
+A look that fails is blind: absence in it is no evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from argosy.clock import Clock
+from argosy.errors import ArgosyError
+from argosy.infra.api import Infra, Watches
+from argosy.model.observed import Look
+
+log = logging.getLogger("argosy.control.looker")
+
+LOOK_EVERY: Final = 1.0  # seconds, while a group is on the infra
+LOOK_TIMEOUT: Final = 60.0
+
+
+class Looker:
+    """Looks at one infra and hands over what it saw."""
+
+    def __init__(
+        self, infra: Infra, clock: Clock, *, busy: Callable[[], bool], saw: Callable[[Look], None]
+    ) -> None:
+        self.infra = infra
+        self._clock, self._busy, self._saw = clock, busy, saw
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Look soon."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Look until the task is cancelled."""
+        while True:
+            self._asked.clear()
+            self._saw(await self._look())
+            every = LOOK_EVERY if self._busy() else None
+            try:
+                async with asyncio.timeout(every):
+                    await self._asked.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self) -> Look:
+        began_at = self._clock.now()
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT):
+                look = await self.infra.sightings()
+        except (ArgosyError, OSError, TimeoutError) as error:
+            log.warning("look-failed", extra={"infra": self.infra.name, "why": str(error)})
+            return Look(self.infra.name, began_at, blind_all=True)
+        return replace(look, began_at=began_at)
+
+    async def watch(self) -> None:
+        """Ask for a look whenever the infra says that something changed."""
+        assert isinstance(self.infra, Watches)
+        while True:
+            await self.infra.changed()
+            self.ask()

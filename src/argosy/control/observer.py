@@ -1,0 +1,111 @@
+"""What one decision looks at, joined from looks at infras and the words of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from argosy.control.entry import Entry, Word
+from argosy.control.links import AgentLink
+from argosy.model.group import Attempt, Group, LeaseState, Outcome, Stage
+from argosy.model.ids import AttemptId, GroupId, InfraName, Serial, group_of
+from argosy.model.observed import Look, Observed, Queue, SeenAttempt, SeenLease
+
+
+def observed(
+    entry: Entry,
+    looks: Mapping[InfraName, Look],
+    queue: Queue,
+    *,
+    life: int,
+    looking_since: float,
+) -> Observed:
+    """Everything that is seen of one group."""
+    group = entry.group
+    mine = {}
+    for infra, look in looks.items():
+        leases = tuple(one for one in look.leases if group_of(one.lease) == group.id)
+        if leases or infra in group.infras:
+            mine[infra] = Look(infra, look.began_at, leases, look.blind, look.blind_all)
+    return Observed(
+        life=life,
+        looking_since=looking_since,
+        looks=mine,
+        reports={lease: word.report(lease) for lease, word in entry.words.items()},
+        refusals=entry.refusals,
+        answer=entry.answer,
+        queue=queue,
+    )
+
+
+def by_group(look: Look | None) -> dict[GroupId, list[SeenLease]]:
+    """The leases of a look, by their group."""
+    found: dict[GroupId, list[SeenLease]] = {}
+    for one in look.leases if look is not None else ():
+        found.setdefault(group_of(one.lease), []).append(one)
+    return found
+
+
+def waits_for_absence(group: Group, infra: InfraName) -> bool:
+    """Whether a look that shows the same as before is still news to the group."""
+    if group.phase.final:
+        return infra in group.infras
+    return any(
+        one.state is LeaseState.RELEASING and one.placement.infra == infra for one in group.leases
+    )
+
+
+def reported(entry: Entry, fact: Mapping[str, Any]) -> tuple[Serial, tuple[SeenAttempt, ...]]:
+    """One lease of a report: the serial that the agent has taken, and its attempts."""
+    life, count = fact.get("serial") or (0, 0)
+    attempts = tuple(
+        _attempt(entry, one)
+        for one in fact.get("attempts", ())
+        if one["node"] in entry.node_by_name
+    )
+    return Serial(int(life), int(count)), attempts
+
+
+def _attempt(entry: Entry, fact: Mapping[str, Any]) -> SeenAttempt:
+    outcome = fact.get("outcome")
+    return SeenAttempt(
+        id=AttemptId(fact["attempt"]),
+        node=entry.node_by_name[fact["node"]],
+        number=int(fact["number"]),
+        incarnation=int(fact["incarnation"]),
+        stage=Stage(int(fact["stage"])),
+        outcome=Outcome(outcome) if outcome else None,
+        exit_code=fact.get("exit_code"),
+        signal=fact.get("signal"),
+        cause=str(fact.get("cause") or ""),
+        text=str(fact.get("text") or ""),
+        address=str(fact.get("address") or ""),
+        healthy=bool(fact.get("healthy")),
+        at=float(fact.get("at") or 0.0),
+    )
+
+
+def forget_unknown(entry: Entry, link: AgentLink, leases: Mapping[str, Any]) -> bool:
+    """Take in what a full report does not show; whether anything changed.
+
+    An agent that was seen with an attempt, and in a full report knows nothing of its lease, has
+    lost it: that stands as a report that acknowledges the assignment and lists nothing.
+    """
+    changed = False
+    for lease in entry.group.leases:
+        here = (lease.placement.infra, lease.host) == (link.ref.infra, link.ref.host)
+        if not here or lease.id in leases or lease.state is not LeaseState.HELD:
+            continue
+        orders = {order.attempt for order in lease.orders}
+        seen = any(one.seen and one.live and one.id in orders for one in entry.group.attempts)
+        if seen:
+            entry.words[lease.id] = Word(link, lease.serial, ())
+        elif entry.words.pop(lease.id, None) is None:
+            continue
+        changed = True
+    return changed
+
+
+def attempt_of(group: Group, attempt: str) -> Attempt | None:
+    """The attempt of that id; None when the record has none."""
+    return next((one for one in group.attempts if one.id == attempt), None)

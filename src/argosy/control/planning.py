@@ -1,0 +1,65 @@
+"""From a `Replan` to the planner's answer: offers of every infra that may serve, then a plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from argosy.clock import Clock
+from argosy.errors import ArgosyError
+from argosy.infra.api import Infra
+from argosy.model.action import Replan
+from argosy.model.ids import InfraName, NodeId
+from argosy.model.needs import Need
+from argosy.model.plan import NoPlan, Offer, Plan, PlanReport
+from argosy.model.spec import GroupSpec
+from argosy.plan.candidates import named
+from argosy.plan.planner import plan
+
+DEFAULT_INFRA: Final = "local"
+OFFERS_TIMEOUT: Final = 30.0
+RETRY_AFTER: Final = 5.0
+
+
+async def answer(
+    request: Replan, spec: GroupSpec, infras: Mapping[InfraName, Infra], clock: Clock
+) -> Plan | NoPlan:
+    """The plan for `request`, or why there is none. Errors of infras become refusals."""
+    offers: list[Offer] = []
+    problems: list[str] = []
+    for name, need in _asked(request.nodes, spec, infras):
+        try:
+            async with asyncio.timeout(OFFERS_TIMEOUT):
+                offers += await infras[name].offers(need)
+        except (ArgosyError, TimeoutError) as error:
+            problems.append(f"{name}: {error}")
+    unknown = unknown_infras(request.nodes, spec, infras)
+    if unknown:
+        problems += [f"no infra {one!r} is known here" for one in unknown]
+    found = plan(request, spec, offers, clock.now())
+    if isinstance(found, NoPlan) and problems:
+        report = PlanReport(found.report.chosen, (*problems, *found.report.refused))
+        never = found.never and bool(unknown)
+        return NoPlan(request.request, report, clock.now() + RETRY_AFTER, never, found.infras)
+    return found
+
+
+def unknown_infras(
+    nodes: tuple[NodeId, ...], spec: GroupSpec, infras: Mapping[InfraName, Infra]
+) -> list[str]:
+    """The infras that the file names and that are not there."""
+    wanted = {need.infra for node in nodes for need in spec.task(node.task).needs if need.infra}
+    return sorted(one for one in wanted if not named(one, infras))
+
+
+def _asked(
+    nodes: tuple[NodeId, ...], spec: GroupSpec, infras: Mapping[InfraName, Infra]
+) -> list[tuple[InfraName, Need]]:
+    """Which infra is asked for which need, each infra once."""
+    asked: dict[InfraName, Need] = {}
+    for task in dict.fromkeys(node.task for node in nodes):
+        for need in spec.task(task).needs:
+            for name in sorted(named(need.infra or DEFAULT_INFRA, infras)):
+                asked.setdefault(name, need)
+    return list(asked.items())

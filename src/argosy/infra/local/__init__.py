@@ -1,0 +1,1 @@
+"""The local infra: this machine as one host, and pools of virtual hosts on it."""

@@ -1,0 +1,145 @@
+"""Working directories, mounts, ignore files, GPU reservations, environment: what lies before a start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from argosy.agent import environment, files, gpus
+from argosy.agent.naming import safe_name
+from argosy.agent.processes.folder import Identity, boot_id, identity_of
+
+
+def tree(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for name in ("main.py", "notes.txt", "data/big.bin", "data/keep.bin", "out/a/b.log", ".git/HEAD"):
+        path = tmp_path / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (tmp_path / "source" / "link").symlink_to("main.py")
+    return tmp_path / "source"
+
+
+def test_workdir_is_copied_with_links_as_links(source: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    files.put(str(work), str(source), [], str(tmp_path))
+    assert tree(work) == tree(source)
+    assert (work / "link").is_symlink()
+    (work / "main.py").write_text("changed")
+    files.put(str(work), str(source), [], str(tmp_path))  # what is there is kept
+    assert (work / "main.py").read_text() == "changed"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "left_out"),
+    [
+        (".skyignore", "*.bin\n!keep.bin\n", {"data/big.bin"}),
+        (".skyignore", "# nothing\n\n/out/\n", {"out/a/b.log"}),
+        (".gitignore", "out/**/*.log\n", {"out/a/b.log", ".git/HEAD"}),
+        (".gitignore", "data/\nma?n.py\n", {"data/big.bin", "data/keep.bin", "main.py", ".git/HEAD"}),
+        (".gitignore", "/big.bin\n[m-n]otes.txt\n", {"notes.txt", ".git/HEAD"}),
+    ],
+)
+def test_ignore_files(source: Path, tmp_path: Path, name: str, text: str, left_out: set[str]) -> None:
+    (source / name).write_text(text)
+    files.put(str(tmp_path / "work"), str(source), [], str(tmp_path))
+    assert tree(source) - tree(tmp_path / "work") == left_out
+
+
+def test_mounts_go_where_they_say(source: Path, tmp_path: Path) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    mounts = [
+        {"destination": "conf/main.py", "source": str(source / "main.py")},
+        {"destination": "~/data", "source": str(source / "data")},
+        {"destination": f"{tmp_path}/abs/", "source": str(source / "notes.txt")},
+    ]
+    for _ in range(2):
+        files.put(str(work), "", mounts, str(home))
+    assert tree(work) == {"conf/main.py"}
+    assert tree(home) == {"data/big.bin", "data/keep.bin"}
+    assert tree(tmp_path / "abs") == {"notes.txt"}
+
+
+def test_missing_source_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(files.FilesError, match="/no/such"):
+        files.put(str(tmp_path / "w"), "", [{"destination": "x", "source": "/no/such"}], "/")
+    with pytest.raises(files.FilesError, match="/no/such"):
+        files.put(str(tmp_path / "v"), "/no/such", [], "/")
+
+
+def test_gpu_reservations_are_exclusive_and_end_with_their_holder(tmp_path: Path) -> None:
+    boot = boot_id()
+    sleeper = subprocess.Popen(["sleep", "1000"])
+    holder = identity_of(sleeper.pid, boot)
+    me = identity_of(os.getpid(), boot)
+    assert holder is not None
+    assert me is not None
+    path = str(tmp_path / "gpus.json")
+    one, two = gpus.Reservations(path, boot), gpus.Reservations(path, boot)
+    assert one.take([0, 1], "A", me) == ""
+    assert "GPU 1 is held by A" in two.take([1, 2], "B", me)
+    assert one.take([0, 1], "A", holder) == ""  # handed on
+    assert two.take([2], "B", me) == ""
+    sleeper.kill()
+    sleeper.wait()
+    assert two.take([0], "B", me) == ""
+    two.give("B")
+    assert one.take([0, 2], "C", me) == ""
+    reused = Identity(boot, me.pid, me.started + 1)
+    assert one.take([5], "D", reused) == ""
+    assert two.take([5], "E", me) == ""
+
+
+def test_environment_is_clean_and_the_files_values_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAK", "1")
+    env = environment.compose(
+        environment.User("ann", "/home/ann"),
+        {"id": "1", "name": "g", "job_id": 4, "user": "ann"},
+        {"env": {"LANG": "de", "N": 1}, "secrets": {"TOKEN": "x"}, "num_nodes": 2, "gpus": 1},
+        {
+            "attempt": "A", "node": "web-1", "task": "web", "index": 1, "number": 3,
+            "incarnation": 2, "restart_reason": "lost", "gpu_indices": [4, 5],
+        },
+        {
+            "nodes": [
+                {"task": "web", "index": 1, "node": "web-1", "address": "10.0.0.2"},
+                {"task": "web", "index": 0, "node": "web-0", "address": "10.0.0.1"},
+                {"task": "data-x", "index": 0, "node": "data-x-0", "address": "10.0.0.3"},
+            ]
+        },
+        environment.Where("/work", "/peers", "web-1.g", "/ckpt", "/shared", 8),
+    )  # fmt: skip
+    assert "LEAK" not in env
+    assert env["LANG"] == "de"
+    assert env["N"] == "1"
+    assert env["TOKEN"] == "x"
+    assert env["SKYPILOT_NODE_IPS"] == env["ARGOSY_NODE_IPS"] == "10.0.0.1\n10.0.0.2"
+    assert env["ARGOSY_HOST_DATA_X_0"] == "10.0.0.3"
+    assert env["CUDA_VISIBLE_DEVICES"] == "4,5"
+    assert (env["ARGOSY_NODE_RANK"], env["ARGOSY_NUM_NODES"]) == ("1", "2")
+    assert (env["ARGOSY_ATTEMPT"], env["ARGOSY_RESTART_REASON"]) == ("3", "lost")
+    assert env["PATH"] == environment.LOGIN_PATH
+
+
+@pytest.mark.parametrize(
+    ("held", "on_host", "expected"), [([], 0, None), ([], 4, ""), ([2], 4, "2"), ([0], 0, "0")]
+)
+def test_visible_devices(held: list[int], on_host: int, expected: str | None) -> None:
+    assert environment.visible_devices(held, on_host) == expected
+
+
+def test_safe_names_differ_and_are_files() -> None:
+    texts = ["a", "A", "../x", "a/b", "a%2fb", "", "é", ".", "~a", "x" * 300, "x" * 301, "a b"]
+    names = [safe_name(text) for text in texts]
+    assert len(set(names)) == len(texts)
+    for name in names:
+        assert "/" not in name
+        assert name not in ("", ".", "..")
+        assert len(name.encode()) <= 255

@@ -1,0 +1,161 @@
+"""What the API answers about groups, over a real socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.server.rig import FILE, a_server
+
+from argosy.errors import Conflict, InputError, InputErrors, NotFound
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_group_is_launched_and_seen(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        ref = await rig.running()
+        view = await rig.get("groups/demo")
+        assert (view["id"], view["name"], view["phase"]) == (ref, "demo", "RUNNING")
+        assert [task["name"] for task in view["tasks"]] == ["trainer", "worker"]
+        rows = (await rig.get("groups"))["groups"]
+        assert [row["id"] for row in rows] == [ref]
+        server = await rig.get("server")
+        assert server["groups"] == 1
+        assert server["rss_bytes"] > 0
+
+
+async def test_a_plan_writes_nothing(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        answer = await rig.post("plan", {"file": "demo.yaml", "text": FILE})
+        assert answer["plan"]["fits"]
+        assert (await rig.get("groups"))["groups"] == []
+
+
+async def test_a_wrong_file_names_its_places(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        with pytest.raises(InputErrors) as caught:
+            await rig.launch("name: a\nrnu: echo 1\nnum_nodes: x\n")
+        places = [error.place for error in caught.value.errors]
+        assert [place.line for place in places if place] == [2, 3]
+        assert {place.file for place in places if place} == {"demo.yaml"}
+
+
+async def test_a_wrong_request_is_an_input_error(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        for method, path, body in (
+            ("POST", "groups", {"file": "x"}),
+            ("POST", "groups", [1]),
+            ("GET", "groups?limit=0", None),
+        ):
+            with pytest.raises(InputError) as caught:
+                await rig.call(method, path, body)
+            assert caught.value.code == "server/request"
+
+
+async def test_unknown_groups_nodes_and_paths_are_not_found(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        for path in ("groups/nobody", "groups/nobody/watch", "groups/demo/logs?task=nobody",
+                     "groups/demo/logs?task=worker&index=2", "nothing"):  # fmt: skip
+            with pytest.raises(NotFound):
+                await rig.get(path)
+        with pytest.raises(NotFound) as caught:
+            await rig.post("groups/demo/restart", {"task": "worker", "index": 5})
+        assert "worker/0..1" in caught.value.hints[0]
+
+
+async def test_a_live_name_is_a_conflict(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        with pytest.raises(Conflict) as caught:
+            await rig.launch()
+        assert any("--replace" in hint for hint in caught.value.hints)
+
+
+async def test_waiting_ends_with_the_group_or_the_timeout(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        status, view = await rig.call("GET", "groups/demo/wait?timeout=0.05")
+        assert (status, view["phase"]) == (408, "RUNNING")
+        for node in ("trainer-0", "worker-0", "worker-1"):
+            await rig.infra.end(node)
+        status, view = await rig.call("GET", "groups/demo/wait?timeout=30")
+        assert (status, view["phase"], view["exit_code"]) == (200, "SUCCEEDED", 0)
+
+
+async def test_cancel_ends_a_group_and_may_be_repeated(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.post("groups/demo/cancel", {"now": True})
+        view = await rig.get("groups/demo/wait?timeout=30")
+        assert view["phase"] == "CANCELLED"
+        assert await rig.post("groups/demo/cancel") == {"ok": True}
+        assert (await rig.get("groups"))["groups"] == []
+        assert len((await rig.get("groups?all=1"))["groups"]) == 1
+
+
+async def test_a_restart_makes_a_new_attempt(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.post("groups/demo/restart", {"task": "trainer", "index": 0})
+        await rig.until(lambda: rig.infra.program("trainer-0").order["number"] == 2)
+        await rig.until(lambda: rig.infra.program("trainer-0").stage == 30)
+        assert rig.infra.program("worker-0").order["number"] == 1
+
+
+async def test_only_ended_groups_are_removed(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        with pytest.raises(Conflict):
+            await rig.call("DELETE", "groups/demo")
+        await rig.post("groups/demo/cancel", {"now": True})
+        await rig.get("groups/demo/wait?timeout=30")
+        assert (await rig.call("DELETE", "groups/demo"))[1] == {"ok": True}
+        with pytest.raises(NotFound):
+            await rig.get("groups/demo")
+
+
+async def test_secrets_are_shown_nowhere(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        shown = await rig.get("groups/demo/spec")
+        assert "name: trainer" in shown["text"]
+        assert shown["spec"]["tasks"][0]["secrets"] == [["TOKEN", "***"]]
+        for path in ("spec", "explain", "events", ""):
+            text = str(await rig.lines(f"groups/demo/{path}".rstrip("/")))
+            assert "hunter22" not in text
+
+
+async def test_an_explanation_says_what_happened_last(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        told = await rig.get("groups/demo/explain")
+        assert told["phase"] == "RUNNING"
+        assert told["last"]
+
+
+async def test_chaos_reaches_the_attempt_or_its_host(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        where = {"task": "worker", "index": 1}
+        await rig.post("groups/demo/chaos", {"what": "freeze", **where})
+        await rig.post("groups/demo/chaos", {"what": "lose-host", **where})
+        assert rig.infra.broken == ["worker-1 freeze", "h1 lose"]
+        with pytest.raises(InputError) as caught:
+            await rig.post("groups/demo/chaos", {"what": "explode", **where})
+        assert "lose-host" in caught.value.hints[0]
+
+
+async def test_the_infras_are_checked(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        (told,) = (await rig.get("infra"))["infras"]
+        assert (told["name"], told["works"]) == ("local", True)
+        assert told["facts"] == [["network", "host"]]
+        assert told["hosts"][0]["host"] == "h1"
+
+
+async def test_the_api_describes_itself(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        paths = (await rig.get("openapi.json"))["paths"]
+        assert {"/v1/groups", "/v1/groups/{ref}/logs", "/v1/plan"} <= set(paths)

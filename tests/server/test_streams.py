@@ -1,0 +1,187 @@
+"""Streams of a group: changes, events, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server.rig import Rig, a_server
+
+from argosy.errors import InputError
+from argosy.sdk import wire
+
+pytestmark = pytest.mark.anyio
+
+
+def text_of(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """(node@attempt, text) of each chunk."""
+    return [
+        (f"{one['task']}-{one['index']}@{one['attempt']}", base64.b64decode(one["data"]).decode())
+        for one in lines
+        if "data" in one
+    ]
+
+
+async def chunk(stream: Any) -> tuple[str, str]:
+    """The next chunk of a stream."""
+    line = await stream.next()
+    assert line is not None
+    (found,) = text_of([line])
+    return found
+
+
+async def end_all(rig: Rig, exit_code: int = 0) -> None:
+    for node in ("trainer-0", "worker-0", "worker-1"):
+        await rig.infra.end(node, exit_code)
+
+
+async def test_watching_shows_the_group_now_and_at_its_end(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        watch = rig.stream("groups/demo/watch")
+        first = await watch.next()
+        assert first is not None
+        assert first["phase"] == "RUNNING"
+        await end_all(rig)
+        seen = [first]
+        while (line := await watch.next()) is not None:
+            seen.append(line)
+        assert seen[-1]["phase"] == "SUCCEEDED"
+        versions = [line["version"] for line in seen]
+        assert versions == sorted(versions)
+
+
+async def test_events_come_once_each_and_follow_to_the_end(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        before = await rig.lines("groups/demo/events")
+        following = rig.stream(f"groups/demo/events?follow=1&since={before[-1]['seq']}")
+        await end_all(rig)
+        after = []
+        while (line := await following.next()) is not None:
+            after.append(line)
+        assert [*before, *after] == await rig.lines("groups/demo/events")
+        sequence = [line["seq"] for line in [*before, *after]]
+        assert sequence == sorted(set(sequence))
+
+
+async def test_logs_are_merged_by_time(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.infra.write("worker-1", b"three\n", at=3.0)
+        await rig.infra.write("worker-1", b"four\n", at=4.0)
+        await rig.infra.write("trainer-0", b"one\n", at=1.0)
+        await rig.infra.write("trainer-0", b"five\n", at=5.0)
+        await rig.infra.write("worker-0", b"two\n", at=2.0)
+        lines = await rig.lines("groups/demo/logs")
+        assert [text for _, text in text_of(lines)] == [
+            "one\n", "two\n", "three\n", "four\n", "five\n",
+        ]  # fmt: skip
+        assert [line["offset"] for line in lines] == [0, 0, 0, 6, 4]
+        only = await rig.lines("groups/demo/logs?task=worker&index=1")
+        assert text_of(only) == [("worker-1@1", "three\n"), ("worker-1@1", "four\n")]
+
+
+async def test_following_sends_what_comes_and_ends_with_the_group(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.infra.write("trainer-0", b"old\n", at=1.0)
+        logs = rig.stream("groups/demo/logs?follow=1")
+        assert await chunk(logs) == ("trainer-0@1", "old\n")
+        await rig.infra.write("worker-0", b"new\n", at=2.0)
+        assert await chunk(logs) == ("worker-0@1", "new\n")
+        await rig.infra.write("trainer-0", b"newer\n", at=3.0)
+        assert await chunk(logs) == ("trainer-0@1", "newer\n")
+        await end_all(rig)
+        assert await logs.next() is None
+
+
+async def test_a_new_attempt_joins_who_follows(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.infra.write("trainer-0", b"first\n", at=1.0)
+        logs = rig.stream("groups/demo/logs?follow=1&task=trainer")
+        assert await chunk(logs) == ("trainer-0@1", "first\n")
+        await rig.post("groups/demo/restart", {"task": "trainer", "index": 0})
+        await rig.until(lambda: rig.infra.program("trainer-0").order["number"] == 2)
+        await rig.infra.write("trainer-0", b"second\n", at=2.0, number=2)
+        assert await chunk(logs) == ("trainer-0@2", "second\n")
+        assert text_of(await rig.lines("groups/demo/logs?task=trainer")) == [
+            ("trainer-0@1", "first\n"), ("trainer-0@2", "second\n"),
+        ]  # fmt: skip
+        assert text_of(await rig.lines("groups/demo/logs?task=trainer&previous=1")) == [
+            ("trainer-0@1", "first\n")
+        ]
+        assert text_of(await rig.lines("groups/demo/logs?task=trainer&attempt=2")) == [
+            ("trainer-0@2", "second\n")
+        ]
+        await end_all(rig)
+        assert await logs.next() is None
+
+
+async def test_a_broken_stream_to_an_agent_is_taken_up_where_it_was(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.infra.write("trainer-0", b"one\n", at=1.0)
+        logs = rig.stream("groups/demo/logs?follow=1&task=trainer")
+        assert await chunk(logs) == ("trainer-0@1", "one\n")
+        await rig.infra.close()
+        await rig.infra.write("trainer-0", b"two\n", at=2.0)
+        assert await chunk(logs) == ("trainer-0@1", "two\n")
+        await end_all(rig)
+        assert await logs.next() is None
+
+
+async def test_an_agent_that_cannot_be_reached_is_told_not_waited_for(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        rig.infra.deaf = True
+        lines = await rig.lines("groups/demo/logs?task=trainer")
+        assert [line["task"] for line in lines] == ["trainer"]
+        assert "cannot be read" in lines[0]["note"]
+
+
+@pytest.mark.parametrize("query", ["", "?follow=1"])
+async def test_a_slow_reader_holds_the_agents_back(folder: Path, query: str) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        for node in ("trainer-0", "worker-0"):
+            for number in range(400):
+                await rig.infra.write(node, b"x" * 65536, at=float(number))
+        logs = await asyncio.to_thread(wire.open_socket, folder)
+        logs.sendall(f"GET /v1/groups/demo/logs{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        sent = -1
+        while sent != rig.infra.log_bytes or sent == 0:  # until nothing moves any more
+            sent = rig.infra.log_bytes
+            await asyncio.sleep(0.2)
+        assert sent < 8 * 2**20
+        before = rig.infra.open_streams
+        logs.close()
+        await rig.until(lambda: rig.infra.open_streams == before - 2)
+
+
+async def test_a_reader_that_is_gone_leaves_no_stream_to_an_agent(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        before = rig.infra.open_streams
+        channel = await rig.channel("groups/demo/exec?task=trainer&argv=%5B%22a%22%5D")
+        logs = rig.stream("groups/demo/logs?follow=1")
+        await rig.until(lambda: rig.infra.open_streams == before + 4)
+        await asyncio.to_thread(channel.close)
+        await rig.until(lambda: rig.infra.open_streams == before + 3)
+        rig.web.stop()
+        line = await logs.next()
+        assert line is not None
+        assert line["raised"].code == "server/stopped"
+        await rig.until(lambda: rig.infra.open_streams == before)
+
+
+async def test_a_node_without_its_task_is_an_input_error(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        with pytest.raises(InputError) as caught:
+            await rig.get("groups/demo/logs?index=1")
+        assert "demo/trainer/1" in caught.value.hints[0]
