@@ -23,6 +23,7 @@ from argosy.model.ids import NodeId, ServerId
 from argosy.model.needs import Accelerator, Need
 from argosy.model.plan import Placement
 from argosy.testing.infra_bench import held, let_go, request, seen
+from argosy.testing.infra_stories import InfraStories
 from argosy.testing.infra_suite import InfraSuite
 
 ACQUIRE = """
@@ -45,7 +46,7 @@ asyncio.run(acquire())
 """
 
 
-class TestLocal(InfraSuite):
+class TestLocal(InfraSuite, InfraStories):
     """The suite on `local`."""
 
     def opened(self, home):
@@ -53,6 +54,7 @@ class TestLocal(InfraSuite):
 
     # Cores and memory are not counted there, so nothing is ever full.
     test_what_does_not_fit_now_is_refused_or_pending_at_once = None
+    test_two_gangs_that_do_not_fit_together_run_one_after_the_other = None
 
 
 def a_machine(home, server: str, *, file=None, cards: int = 4) -> Local:

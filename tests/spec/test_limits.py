@@ -77,6 +77,13 @@ def test_long_chains_and_circles_of_dependencies_are_quick():
     assert [error.code for error in errors(circle)] == ["spec/cycle"]
 
 
+def test_words_of_any_length_are_compared_quickly():
+    name = "a" * 100_000
+    found = errors(f"{PARALLEL}---\nname: a\n{'b' * 1_000}: 1\nrun: x\ndepends_on: [{name}]\n")
+    assert [error.code for error in found] == ["spec/unknown-key", "spec/unknown-task"]
+    assert all(len(error.text) < 300 for error in found)
+
+
 def test_cost_grows_with_the_number_of_tasks_only():
     """Near linear: ten times the tasks may cost at most forty times the processor time."""
 

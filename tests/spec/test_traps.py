@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from tests.spec.reading import TRAPS, errors, said, trap, warned
 
 from argosy.model.needs import Accelerator
@@ -148,6 +149,14 @@ def test_trap_is_read_with_its_warnings(name):
     parsed = trap(name)
     assert warned(parsed) == RIGHT[name]
     assert all(warning.hint for warning in parsed.warnings)
+
+
+def test_reading_without_libyaml_is_the_same(monkeypatch):
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    for name, (places, _) in WRONG.items():
+        assert said(errors((TRAPS / f"{name}.yaml").read_bytes())) == places
+    for name, warnings in RIGHT.items():
+        assert warned(trap(name)) == warnings
 
 
 def tasks_of(name: str, **overrides):

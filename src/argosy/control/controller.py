@@ -343,10 +343,19 @@ class Controller:
             self._looking_since = now
         self._alive_at = now
 
+    def _until_next_tick(self) -> float:
+        """At most TICK; sooner when an agent will be suspect before that."""
+        now, after = self.clock.now(), self.limits.suspect_after
+        heard = [max(one.heard_at, self._looking_since) for one in self._links_heard()]
+        return min([TICK, *(max(0.05, at + after - now + 0.01) for at in heard)])
+
+    def _links_heard(self) -> list[AgentLink]:
+        return [one for one in self.links.values() if not one.silent]
+
     async def _tick(self) -> None:
         """Notice gaps, silent agents and idle links."""
         while True:
-            await self.clock.sleep(TICK)
+            await self.clock.sleep(self._until_next_tick())
             self._mind_gap()
             now = self.clock.now()
             for key, link in list(self.links.items()):

@@ -79,13 +79,21 @@ def _end(draft: Draft, attempt: Attempt, outcome: Outcome, **facts: Any) -> None
         healthy=False,
         **facts,
     )
-    words = facts.get("text") or facts.get("cause") or ""
+    words = facts.get("text") or _how(facts)
     draft.tell(
         "attempt-ended",
         attempt.node,
         f"{outcome.value}: {words}" if words else outcome.value,
         attempt=attempt.number,
     )
+
+
+def _how(facts: dict[str, Any]) -> str:
+    if facts.get("signal") is not None:
+        return f"signal {facts['signal']}"
+    if facts.get("exit_code") is not None:
+        return f"exit {facts['exit_code']}"
+    return str(facts.get("cause") or "")
 
 
 def _report(draft: Draft, lease: Lease, report: Report) -> None:
@@ -132,8 +140,9 @@ def _merge(draft: Draft, attempt: Attempt, seen: SeenAttempt) -> None:
 def _advance(draft: Draft, attempt: Attempt, seen: SeenAttempt, facts: dict[str, Any]) -> None:
     if seen.stage > attempt.stage:
         facts["stage"] = seen.stage
-        code = f"attempt-{seen.stage.name.lower()}"
-        draft.tell(code, attempt.node, seen.text or _words(seen), attempt=attempt.number)
+        if seen.stage is not Stage.STOPPING:  # that was told when it was decided
+            code = f"attempt-{seen.stage.name.lower()}"
+            draft.tell(code, attempt.node, seen.text or _words(seen), attempt=attempt.number)
     stage = max(seen.stage, attempt.stage)
     healthy = seen.healthy and stage is Stage.RUNNING
     if seen.stage >= attempt.stage and healthy != attempt.healthy:

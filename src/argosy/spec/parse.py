@@ -146,6 +146,7 @@ def _group(
     primary = rules.primaries(header, drafts, notes)
     delay = rules.delays(header, primary, drafts, notes)
     rules.lint_endless(drafts, primary, notes)
+    rules.lint_budget(header, drafts, notes)
     by_name = {one.spec.name: one for one in drafts}
     given = [one.priority for one in drafts if one.priority is not None]
 

@@ -231,6 +231,23 @@ def delays(
     return {name: own.get(name, default) for name in names}
 
 
+def lint_budget(header: Fields | None, drafts: list[Draft], notes: Notes) -> None:
+    """Warn of failures that restart the whole group, where the group may not be started anew."""
+    if header is not None and header.get("restarts", 0):
+        return
+    for one in drafts:
+        restart = one.spec.restart
+        fails = restart.on_failure or restart.on_codes
+        if restart.scope is Scope.GROUP and fails and restart.max is None:
+            own: Fields = one.fields.get("restart")
+            notes.warn(
+                own.mark("scope"), "no-budget",
+                f"a failure of `{one.spec.name}` is to restart the group, and the group's"
+                " `restarts` are 0",
+                "write `restarts: N` into the header, or `max: N` here",
+            )  # fmt: skip
+
+
 def lint_endless(drafts: list[Draft], primary: set[TaskName], notes: Notes) -> None:
     """Warn of primaries that wait for ever on ranks above 0, so that their group never ends."""
     for one in drafts:

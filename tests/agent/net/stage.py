@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+PLACES = ("tmp-root", "tmp-user", "tmp-contained")
 USER = 4242  # an id that owns nothing
 SCENE_SECONDS = 120
 HERE = Path(__file__).parent
@@ -18,6 +19,7 @@ AGENT = HERE.parents[2] / "src" / "argosy" / "agent"
 # most distributions have it. Nothing of the machine's own is touched.
 OUTSIDE = """
 ip link set lo up
+echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
 ip link add out0 type veth peer name out1
 ip address add 198.51.100.1/24 dev out0
 ip link set out0 up; ip link set out1 up
@@ -34,6 +36,11 @@ def who_can_play() -> list[str]:
     return ["root", "user"] if os.geteuid() == 0 else ["user"]
 
 
+def contained() -> list[str]:
+    """Root without the capabilities that a plain container lacks; only root can make one."""
+    return ["contained"] if os.geteuid() == 0 else []
+
+
 def scenes(module: str) -> list[str]:
     """The public functions of a module of scenes, in order, without importing it."""
     text = (HERE / "scenes" / (module + ".py")).read_text()
@@ -48,7 +55,7 @@ def set_stage(folder: Path) -> Path:
     shutil.copytree(
         HERE / "scenes", folder / "scenes", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for name in ("tmp-root", "tmp-user"):
+    for name in PLACES:
         (folder / name).mkdir()
     os.chmod(folder, 0o755)
     if os.geteuid() == 0:
@@ -75,6 +82,8 @@ def play(folder: Path, who: str, module: str, scene: str) -> None:
         if who == "user":
             ids = ["--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
             argv = ["setpriv", *ids, "--", *argv]
+        if who == "contained":
+            argv = ["setpriv", "--bounding-set=-sys_admin,-net_admin,-sys_ptrace", "--", *argv]
         outside = ["sh", "-ec", OUTSIDE, "outside", str(folder / "tmp-root")]
         # A PID namespace too: a scene sees no strangers, and nothing of it can outlive it.
         kinds = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]

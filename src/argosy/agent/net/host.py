@@ -6,6 +6,7 @@ other's way. The functions are those of `isolated`.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -27,7 +28,10 @@ def build(
     balanced: Sequence[str] = (),
     names: str = "mount",
 ) -> Network:
-    """Ensure an address for each node; `names` is what `trial` found: mount, nss_wrapper, none."""
+    """Ensure an address for each node; `names` is what `trial` found: mount, nss_wrapper, none.
+
+    Raises NetworkError when names cannot be shown in that way.
+    """
     directory = os.path.abspath(directory)
     with locked(directory):
         network = load(directory)
@@ -41,12 +45,12 @@ def build(
                 nodes={},
                 balanced={},
                 names=names,
-                user=os.geteuid() != 0,
             )
-        wanted = with_names(network, tuple(nodes), tuple(balanced))
-        if not os.path.exists(wanted.hosts):
-            hosts_file.rewrite(wanted.hosts, hosts_file.compose("local", wanted))
-        return save(wanted)
+            hosts_file.rewrite(network.hosts, hosts_file.compose("local", network))
+            if names == "mount":
+                user = hosts_file.try_mount(network.hosts)
+                network = dataclasses.replace(network, user=user)
+        return save(with_names(network, tuple(nodes), tuple(balanced)))
 
 
 def _free_subnet(directory: str, mark: str, count: int) -> str:

@@ -12,7 +12,7 @@ import os
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .linux import inside, kernel
-from .network import Network
+from .network import Network, NetworkError
 
 NSSWITCH = "nsswitch.conf"
 WRAPPER_FOLDERS = (
@@ -123,19 +123,29 @@ def wrapper_environment(hosts: str) -> Dict[str, str]:
     return {"LD_PRELOAD": library, "NSS_WRAPPER_HOSTS": hosts} if library else {}
 
 
-def try_mount(hosts: str, user: bool) -> None:
-    """Bind `hosts` in a private mount namespace of a child; raises NetworkError if refused."""
+def try_mount(hosts: str) -> bool:
+    """Whether a user namespace is needed to show `hosts` to a program; NetworkError: it cannot be.
 
-    def attempt() -> bool:
-        if user:
-            uid, gid = os.geteuid(), os.getegid()
-            with inside.step("user-namespace"):
-                kernel.unshare(kernel.CLONE_NEWUSER)
-            with inside.step("id-maps"):
-                kernel.map_ids("%d %d 1" % (uid, uid), "%d %d 1" % (gid, gid))
-        with inside.step("mounts"):
-            kernel.private_mounts(kernel.CLONE_NEWUTS)
-            kernel.bind(hosts, os.path.realpath("/etc/hosts"), read_only=True)
-        return True
+    A root that may not mount (in a container) goes an ordinary user's way.
+    """
+    if os.geteuid() == 0:
+        try:
+            inside.call(lambda: _mount(hosts, user=False))
+            return False
+        except NetworkError:
+            pass
+    inside.call(lambda: _mount(hosts, user=True))
+    return True
 
-    inside.call(attempt)
+
+def _mount(hosts: str, user: bool) -> bool:
+    if user:
+        uid, gid = os.geteuid(), os.getegid()
+        with inside.step("user-namespace"):
+            kernel.unshare(kernel.CLONE_NEWUSER)
+        with inside.step("id-maps"):
+            kernel.map_ids("%d %d 1" % (uid, uid), "%d %d 1" % (gid, gid))
+    with inside.step("mounts"):
+        kernel.private_mounts(kernel.CLONE_NEWUTS)
+        kernel.bind(hosts, os.path.realpath("/etc/hosts"), read_only=True)
+    return True

@@ -79,7 +79,7 @@ def _host_row(host: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _holders(leases: Sequence[str]) -> str:
-    """`2 of g1, 1 of g2`: the groups that hold something, since a lease is named after its group."""
+    """`2 of g1, 1 of g2`: a lease is named after its group."""
     counts = Counter(lease.partition(".")[0] for lease in leases)
     return ", ".join(f"{count} of {group}" for group, count in counts.items())
 

@@ -68,6 +68,7 @@ class Local:
         self._agents: dict[str, LocalAgent] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
+        self._looked: tuple[tuple[Held, ...], tuple[SeenLease, ...]] = ((), ())
         self._claimed = False  # this process has written down the cards of earlier leases
 
     # --- the five verbs --------------------------------------------------------------------------
@@ -111,7 +112,9 @@ class Local:
         for host in {held.host for held in leases if held.host and not held.gone}:
             if self._broken(host) == LOST:  # an earlier life was killed while it lost the host
                 self._spawn(f"lose {host}", self._lose(host))
-        return Look(self.name, began, tuple(_seen(held) for held in leases))
+        if self._looked[0] is not leases:
+            self._looked = (leases, tuple(_seen(held) for held in leases))
+        return Look(self.name, began, self._looked[1])
 
     async def attach(self, host: HostRef) -> SocketStream:
         """A stream to the agent of the host, which is started if need be. Raises Unreachable."""
@@ -203,7 +206,7 @@ class Local:
                 _touch(self._pool.folder / "owed" / held.host / held.lease)
         elif not self._agent(held.host).untouched:
             await self._tell_release(held.host, held.lease)
-        self._files.drop(held.lease)
+        await asyncio.to_thread(self._files.drop, held.lease)
         self._change.set()
 
     async def _tell_release(self, host: str, lease: LeaseId) -> None:

@@ -28,10 +28,17 @@ class Shares:
 
     def free(self, host: LocalHost, others: set[int]) -> Capacity:
         """What is left of a host. `others`: real cards that other servers and users hold."""
-        free = host.total
-        for held in self.files.all():
-            if held.host == host.name and not held.gone:
-                free = free.minus(held.use)
+        mine = [one for one in self.files.all() if one.host == host.name and not one.gone]
+        cards: dict[str, int] = {}
+        for held in mine:
+            if held.card:
+                cards[held.card] = cards.get(held.card, 0) + len(held.indices)
+        used = Capacity(
+            sum(held.cpus for held in mine),
+            sum(held.memory_gib for held in mine),
+            tuple(Accelerator(name, count) for name, count in cards.items()),
+        )
+        free = host.total.minus(used)
         for one in host.cards if host.real else ():
             elsewhere = len(others & set(one.indices))
             free = free.minus(Capacity(0.0, 0.0, (Accelerator(one.name, elsewhere),)))

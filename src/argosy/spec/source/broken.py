@@ -238,7 +238,7 @@ def bad_merge(mark: Mark, notes: Notes) -> None:
 def strange_tag(mark: Mark, tag: str, notes: Notes) -> None:
     """Note a YAML tag that means nothing here."""
     notes.error(
-        mark, "strange-tag", f"`{tag[:80]}` is not a kind of value that task files have",
+        mark, "strange-tag", f"`{tag[:80]}` is no kind of value that fits here",
         "remove the `!`, or put the value in quotes",
     )  # fmt: skip
 

@@ -256,7 +256,7 @@ class _Composer:
         try:
             made: Native = make(self.resolver, yaml.ScalarNode(tag, text))
         except (ValueError, KeyError, IndexError, OverflowError):
-            broken.strange_tag(mark, f"{kind} {text[:40]!r}", self.notes)
+            broken.strange_tag(mark, f"!!{kind}", self.notes)
             return text
         return made
 

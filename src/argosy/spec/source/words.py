@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+LONGEST: Final = 64  # nobody misspells a longer word, and the comparison costs its square
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
@@ -11,6 +14,8 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
     Near is one edit for every three letters, two at least for words longer than four, and
     never the whole word.
     """
+    if len(word) > LONGEST:
+        return ""
     lowered = word.lower().replace("-", "_")
     most = min(1 if len(word) <= 4 else max(2, len(word) // 3), len(word) - 1)
     best, best_distance = "", most + 1
