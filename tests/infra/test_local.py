@@ -12,7 +12,7 @@ import time
 import pytest
 from tests.infra.local_bench import configure, local_bench
 
-from argosy.errors import CapacityError, InputError, InputErrors, NotFound, Unreachable
+from argosy.errors import CapacityError, InfraError, InputError, InputErrors, NotFound, Unreachable
 from argosy.infra.api import Breaks, Checks, HostRef, Watches
 from argosy.infra.local.agent import Launch, clean_environment
 from argosy.infra.local.cards import CardBook, identity
@@ -57,12 +57,12 @@ class TestLocal(InfraSuite, InfraStories):
     test_two_gangs_that_do_not_fit_together_run_one_after_the_other = None
 
 
-def a_machine(home, server: str, *, file=None, cards: int = 4) -> Local:
+def a_machine(home, server: str, *, file=None, cards: int = 4, python="/bin/false") -> Local:
     """This machine, if it had cards."""
     host = LocalHost(
         "localhost", 2.0, 8.0, (Cards("H100", tuple(range(cards)), 80.0),), elastic=True, real=True
     )
-    launch = Launch("/bin/false", home / "no-agent", server)
+    launch = Launch(python, home / "no-agent", server)
     book = CardBook(server, file or home / "gpus.json", home / "agents.json")
     return Local(Pool("local", home / "machine", (host,), launch, book), time.time)
 
@@ -172,6 +172,18 @@ def test_an_agent_that_does_not_start_is_unreachable_with_its_last_words(tmp_pat
             await infra.attach(HostRef("local", "localhost"))
         assert "ends as soon as it is started" in caught.value.text
         await infra.close()
+
+    asyncio.run(story())
+
+
+def test_where_no_agent_can_be_started_nothing_is_acquired(tmp_path):
+    async def story():
+        infra = a_machine(tmp_path, "one", python="/nowhere/python")
+        with pytest.raises(InfraError) as caught:
+            await infra.acquire(wants(1, 1))
+        assert "/nowhere/python: No such file" in caught.value.text
+        assert caught.value.hints
+        assert not await seen(infra)
 
     asyncio.run(story())
 

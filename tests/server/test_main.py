@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.small_disk import on_a_tmpfs
 
 from argosy.errors import Unreachable
 from argosy.sdk.client import Client
@@ -154,6 +155,21 @@ def test_a_detached_server_that_fails_says_why(server: subprocess.Popen[str], fo
     starter.communicate(timeout=DEADLINE_S)
     assert starter.returncode == 7
     assert f"pid {server.pid}" in (folder / "server.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [("size=1m,ro", 5, "Read-only file system"), ("size=4k", 6, "the disk is full")],
+)
+def test_a_home_without_room_is_a_clear_error(
+    folder: Path, options: str, status: int, words: str
+) -> None:
+    home = folder / "home"
+    command = (sys.executable, "-m", "argosy.server.main", "--home", str(home))
+    done = on_a_tmpfs(home, options, *command)
+    assert words in done.stderr
+    assert "hint: " in done.stderr
+    assert done.returncode == status
 
 
 def test_a_broken_store_is_a_clear_error(folder: Path) -> None:

@@ -95,6 +95,9 @@ async def test_what_cannot_begin_is_refused_with_the_error(folder: Path) -> None
             await rig.channel("groups/demo/exec?task=nobody&argv=%5B%22a%22%5D")
         with pytest.raises(InputError):
             await rig.channel("groups/demo/exec?task=trainer&argv=ls")
+        with pytest.raises(InputError) as wrong:
+            await rig.channel("groups/demo/exec?task=trainer")
+        assert wrong.value.code == "server/request"
         with pytest.raises(Unreachable) as caught:
             await rig.channel("groups/demo/forward?task=trainer&port=1")
         assert caught.value.text == "nobody listens"

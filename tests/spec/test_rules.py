@@ -146,3 +146,37 @@ def test_all_variables_without_value_are_named_with_one_command_line():
     assert {error.hints[0].split("`")[1] for error in found} == {
         "--env C=... --env A=... --env B=..."
     }
+
+
+def test_place_of_a_task_replaces_the_headers_place_as_a_whole():
+    text = (
+        "execution: parallel\nresources: {infra: aws/us-east-1, cpus: 2, gpus: L4}\n"
+        "---\nname: a\nrun: x\nresources: {cloud: gcp, accelerators: T4}\n"
+        "---\nname: b\nrun: x\nresources: {any_of: [{infra: k8s}, {cpus: 4}]}\n"
+    )
+    first, second = group(text).tasks
+    assert (first.needs[0].infra, first.needs[0].cpus) == ("gcp", 2.0)
+    assert first.needs[0].accelerators == (Accelerator("T4"),)
+    assert [need.infra for need in second.needs] == ["kubernetes", "aws/us-east-1"]
+
+
+def test_lost_hosts_are_replaced_with_every_list_but_the_empty_one():
+    assert task("run: x\nrestart: {on: [failure]}\n").restart.on_lost
+    assert task("run: x\nrestart: {on: [3]}\n").restart.on_lost
+    assert not task("run: x\nrestart: {on: []}\n").restart.on_lost
+
+
+def test_longest_name_is_53_characters():
+    assert len(group(f"name: {'a' * 53}\nrun: x\n").name) == 53
+    assert said(errors(f"name: {'a' * 54}\nrun: x\n")) == ["1:7 name-too-long"]
+    assert said(errors(f"name: {'a' * 54}\n{G}")) == ["1:7 name-too-long"]
+    assert said(errors(f"name: 1{'a' * 52}\n{G}")) == ["1:7 name-too-long"]  # `g-` is put before
+
+
+def test_defaults_of_a_compatible_probe_are_those_of_existing_files():
+    ready = task("run: x\nservice: {ports: 80, readiness_probe: {path: /}}\n").ready
+    assert (ready.timeout, ready.start_period, ready.failures) == (15.0, 1200.0, 3)
+
+
+def test_one_card_in_a_list_has_no_order():
+    assert not task("run: x\nresources: {accelerators: [T4]}\n").needs[0].accelerators_ordered

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.small_disk import on_a_tmpfs
 
 from argosy.errors import AccessError, ArgosyError, Broken, InfraError
 from argosy.model.ids import Serial, group_id
@@ -30,23 +29,16 @@ OPEN = (
 )
 
 
-def on_a_tmpfs(folder: Path, options: str, *command: str) -> Any:
-    """The JSON that `command` prints in a mount namespace where `folder` is a small file system."""
-    folder.mkdir()
-    unshare = ["unshare", "--mount"] if os.getuid() == 0 else ["unshare", "-U", "-r", "--mount"]
-    script = f'mount -t tmpfs -o {options} tmpfs "$1" && shift && exec "$@"'
-    done = subprocess.run(
-        [*unshare, "sh", "-c", script, "sh", str(folder), *command],
-        capture_output=True,
-        text=True,
-    )
+def told_on_a_tmpfs(folder: Path, options: str, *command: str) -> Any:
+    """The JSON that `command` prints where `folder` is a small file system."""
+    done = on_a_tmpfs(folder, options, *command)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_a_full_disk_is_a_clear_error_and_nothing_is_torn(tmp_path: Path) -> None:
     folder = tmp_path / "small"
-    told = on_a_tmpfs(folder, "size=2m", sys.executable, str(FULL_DISK), str(folder))
+    told = told_on_a_tmpfs(folder, "size=2m", sys.executable, str(FULL_DISK), str(folder))
     assert told["error"]["error"] == "InfraError"
     assert told["error"]["code"] == "store/disk-full"
     assert str(folder) in told["error"]["text"]
@@ -59,14 +51,14 @@ def test_a_full_disk_is_a_clear_error_and_nothing_is_torn(tmp_path: Path) -> Non
 def test_a_disk_too_full_to_begin_is_a_clear_error(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     command = (sys.executable, "-c", OPEN, str(folder / "store.db"))
-    told = on_a_tmpfs(folder, "size=16k", *command)
+    told = told_on_a_tmpfs(folder, "size=16k", *command)
     assert told["code"] == "store/disk-full"
 
 
 def test_a_read_only_folder_is_a_clear_error(tmp_path: Path) -> None:
     folder = tmp_path / "fixed"
     command = (sys.executable, "-c", OPEN, str(folder / "store.db"))
-    told = on_a_tmpfs(folder, "size=1m,ro", *command)
+    told = told_on_a_tmpfs(folder, "size=1m,ro", *command)
     assert told["error"] == "AccessError"
     assert told["code"] == "store/no-access"
     assert "ARGOSY_HOME" in told["hints"][0]

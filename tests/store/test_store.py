@@ -207,6 +207,7 @@ async def test_events_come_in_order_and_in_pages(store: Store) -> None:
     page = store.events(made.id, limit=2)
     rest = store.events(made.id, since=page[-1][0])
     assert [event.code for _, event in page + rest] == ["e0", "e1", "e2", "e3", "e4"]
+    assert store.last_events(made.id, 2) == rest[-2:]
     assert [event.code for _, event in store.events(other.id)] == ["of-another"]
 
 

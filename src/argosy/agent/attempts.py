@@ -25,11 +25,12 @@ from .place import Place
 from .prepare import Preparation
 from .processes import folder as folders
 from .processes import tree
-from .processes.execution import Execution, Phase
+from .processes.execution import LAUNCHER_NAME, Execution, Phase
 from .processes.folder import Request
 
 SWEEP_PAUSE = 0.02
 STEPS_MAX = 50
+EXEC_WAIT = 0.2
 
 
 class Attempt:
@@ -425,6 +426,9 @@ class Attempt:
             if execution is not None and execution.claim is not None and not execution.exit:
                 env = folders.read_environment(execution.folder)
                 pid = execution.claim.program.pid
+                deadline = self._loop.now() + EXEC_WAIT
+                while tree.command_name(pid) == LAUNCHER_NAME and self._loop.now() < deadline:
+                    time.sleep(0.001)  # it is just entering its namespaces
                 return Inside(pid, env, str(self.record["work"]), self.record.get("spec"))
         raise LookupError("nothing of %s runs now" % self.id)
 

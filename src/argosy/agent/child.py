@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Set
 
 from .loop import Loop
 
 Answer = Callable[[Any, Optional[str]], None]
+
+
+LIVING: "Set[Child]" = set()
+"""Children at work; an agent that ends in peace waits for them (what they build would be left half built)."""
 
 
 def default_signals() -> None:
@@ -30,11 +34,13 @@ class Child:
     def __init__(self, loop: Loop, work: Callable[[], Any], answer: Answer) -> None:
         """Fork. Raises OSError when that is not possible."""
         self._loop, self._answer = loop, answer
+        LIVING.add(self)
         self._parts = b""
         self._fd, theirs = os.pipe()
         try:
             self.pid = os.fork()
         except OSError:
+            LIVING.discard(self)
             os.close(self._fd)
             os.close(theirs)
             raise
@@ -63,6 +69,7 @@ class Child:
         self._loop.forget(self._fd)
         os.close(self._fd)
         self._fd = -1
+        LIVING.discard(self)
         os.waitpid(self.pid, 0)
 
     def drop(self) -> None:

@@ -29,7 +29,7 @@ class Inside:
     pid: int
     env: Dict[str, str]
     cwd: str
-    """Used when the program's own working directory is gone."""
+    """The attempt's working directory; when it is gone, the root stands in for it."""
     spec: Optional[Dict[str, Any]] = None
 
 
@@ -43,11 +43,14 @@ class Guest:
         self._loop = loop
         fds = _terminal() if tty else _pipes()
         self.into, self.out, self.err = fds[:3]
+        ready, told = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             _become(inside, argv, fds[3:], tty)
-        for fd in set(fds[3:]):
+        for fd in {*fds[3:], told}:
             os.close(fd)
+        os.read(ready, 1)  # ends when the child has its own session, and takes signals
+        os.close(ready)
         for fd in {self.into, self.out, self.err} - {-1}:
             os.set_blocking(fd, False)
         loop.on_exit(self.pid, self._ended)
@@ -111,11 +114,12 @@ def _become(inside: Inside, argv: List[str], fds: List[int], tty: bool) -> None:
             os.dup2(fd, number)
         if tty:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        os.closerange(3, 4096)
+        os.closerange(3, 4096)  # which tells the agent
         os.umask(0o022)
+        cwd = inside.cwd if os.path.isdir(inside.cwd) else "/"
         if inside.spec is not None:
-            enter.exec_into(inside.spec, inside.pid, argv, inside.env, _cwd(inside))
-        os.chdir(_cwd(inside) or "/proc/%d/cwd" % inside.pid)
+            enter.exec_into(inside.spec, inside.pid, argv, inside.env, cwd)
+        os.chdir(cwd)
         os.execvpe(argv[0], argv, inside.env)
     except FileNotFoundError:
         os.write(2, ("argosy: %s: no such command\n" % argv[0]).encode("utf-8", "replace"))
@@ -125,12 +129,3 @@ def _become(inside: Inside, argv: List[str], fds: List[int], tty: bool) -> None:
     finally:
         os._exit(127)
 
-
-def _cwd(inside: Inside) -> Optional[str]:
-    """None: the program's own working directory; else what stands in for it when it was deleted."""
-    try:
-        if not os.readlink("/proc/%d/cwd" % inside.pid).endswith(" (deleted)"):
-            return None
-    except OSError:
-        pass
-    return inside.cwd if os.path.isdir(inside.cwd) else "/"

@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional
 from . import __version__
 
 IDLE_EXIT_S = 600.0
+END_WAIT_S = 10.0
 EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
 LOG_MAX_BYTES = 4 << 20
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
@@ -207,11 +208,19 @@ class Agent:
             self.loop.run()
         finally:
             self.server.close()
+            self._wait_for_children()
             self.host.close()
             self.place.launcher.close()
             self.place.tailer.close()
             self.place.journal.close()
             os.unlink("agent.sock")
+
+    def _wait_for_children(self) -> None:
+        from .child import LIVING
+
+        deadline = self.loop.now() + END_WAIT_S
+        while LIVING and self.loop.now() < deadline:
+            self.loop.once(0.1)
 
     def _idle(self) -> None:
         """Begin or end the wait for nothing to do."""
@@ -250,7 +259,7 @@ def attach(home: str) -> int:
     except OSError as error:
         sys.stderr.write("error: no agent answers in %s: %s\n" % (home, error.strerror))
         return EXIT_UNREACHABLE
-    watch = selectors.DefaultSelector()
+    watch = selectors.PollSelector()  # unlike epoll it takes regular files
     watch.register(0, selectors.EVENT_READ)
     watch.register(sock, selectors.EVENT_READ)
     while True:

@@ -92,6 +92,9 @@ class Logs:
 
     def _more(self) -> None:
         """Send what there is, as long as the stream takes it."""
+        if not self._done and not self._own and not self._tailer.growing(self._path):
+            self._log, self._own = Log(self._path), True  # the attempt has ended and closed its own
+            self._log.poll()
         while not self._done and not self._stream.full:
             limit = CHUNK if self._stop is None else min(CHUNK, self._stop - self._next)
             start, data = self._log.read(self._next, limit) if limit > 0 else (self._next, b"")

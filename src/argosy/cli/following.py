@@ -68,6 +68,7 @@ class Follower:
     news: bool = True  # whether changes of the group are told
     view: Overview | None = None
     _seen_at: float = 0.0
+    _told: str = ""
     _open: set[str] = field(default_factory=set)
 
     def run(self, streams: Iterable[str]) -> Overview | None:
@@ -110,7 +111,9 @@ class Follower:
             case Overview():
                 self._state(item)
             case str():
-                self._say(f"argosy: {item}")
+                if item != self._told:  # each stream notices the same trouble
+                    self._say(f"argosy: {item}")
+                self._told = item
             case _End():
                 if item.error is not None:
                     raise item.error

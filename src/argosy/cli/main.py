@@ -140,8 +140,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _quiet_stdout()
         return PIPE_CLOSED
-    except SystemExit as stop:  # click ends so when a pipe is closed
-        return stop.code if isinstance(stop.code, int) else 1
+    except SystemExit:  # click ends so when a pipe is closed, and only then
+        return PIPE_CLOSED
     except Exception as error:
         return _report(_unexpected(error))
 

@@ -24,6 +24,10 @@ def _vacant(draft: Draft, node: Node) -> bool:
     lease = draft.leases.get(node.lease) if node.lease is not None else None
     if lease is None or lease.state is not LeaseState.HELD or lease.lost:
         return False
+    if lease.asked_at < draft.observed.looking_since and draft.report(lease.id) is None:
+        # This record may be older than what runs there: a restored backup.
+        draft.wait("agent", node.id, f"the agent on {lease.host} was not heard yet")
+        return False
     attempt = draft.newest(node)
     if attempt is not None and (attempt.live or not attempt.judged):
         return False

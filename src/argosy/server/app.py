@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Request, Response, WebSocket
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 
 import argosy
@@ -30,6 +30,7 @@ def application(context: Context) -> FastAPI:
             Exception: _any,
         },
     )
+    app.add_exception_handler(WebSocketRequestValidationError, _invalid_session)
     app.state.context = context
     for one in (infra, groups, streams, sessions):
         app.include_router(one.router)
@@ -45,16 +46,22 @@ async def _any(_: Request, error: Exception) -> Response:
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
+    return refusal(_wrong(error))
+
+
+async def _invalid_session(socket: WebSocket, error: Exception) -> None:
+    await socket.send_denial_response(refusal(_wrong(error)))
+
+
+def _wrong(error: Exception) -> InputError:
     """A query or a body that does not fit: the first thing that is wrong with it."""
     found: list[dict[str, Any]] = list(getattr(error, "errors", list)())
     first = found[0] if found else {"loc": (), "msg": "not valid"}
     where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    return refusal(
-        InputError(
-            f"{where}: {first['msg']}",
-            code="server/request",
-            hint="docs/api.md has the forms of every request",
-        )
+    return InputError(
+        f"{where}: {first['msg']}",
+        code="server/request",
+        hint="docs/api.md has the forms of every request",
     )
 
 

@@ -12,12 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from argosy.errors import Conflict, InputError
 from argosy.model import codec
-from argosy.model.action import Event
-from argosy.model.group import Group, Intent, Outcome, Verb
+from argosy.model.group import Intent, Outcome, Verb
 from argosy.model.ids import GroupId
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
-from argosy.server.context import Context, Here, attempts_of, newest_attempt, node_of
+from argosy.server.context import Here, attempts_of, newest_attempt, node_of
 from argosy.server.masking import masked
 from argosy.server.streams import view_of
 from argosy.spec.overrides import Overrides
@@ -29,7 +28,7 @@ router = APIRouter(prefix="/v1", tags=["groups"])
 
 TEXT_MOST: Final = 16 * 2**20  # characters of a file
 USER_HOME: Final = os.path.expanduser("~")  # the submitter's too: only its owner uses a server
-EVENTS_MOST: Final = 1000  # read at a time
+EVENTS_SHOWN: Final = 100  # the newest ones that an explanation is made from
 LIMIT_MOST: Final = 10_000
 LIMIT_USUAL: Final = 1000
 
@@ -164,14 +163,17 @@ async def spec(ref: str, here: Here) -> Response:
 async def explained(ref: str, here: Here) -> Response:
     """Why it waits, or what was decided last and why, and what would mend it."""
     found = here.control.find(ref)
-    events = _newest_events(here, found)
+    events = [event for _, event in here.control.store.last_events(found.id, EVENTS_SHOWN)]
     told = explain(found, here.control.reasons(found.id), events, here.now())
     return answer(codec.encode(told))
 
 
 @router.get("/groups/{ref}/wait")
 async def wait(
-    ref: str, request: HttpRequest, here: Here, timeout: float | None = None
+    ref: str,
+    request: HttpRequest,
+    here: Here,
+    timeout: Annotated[float | None, Query(ge=0)] = None,
 ) -> Response:
     """The group once it has ended; 408 after `timeout` seconds."""
     found = here.control.find(ref)
@@ -188,18 +190,6 @@ async def wait(
         return answer(view, 200 if current.phase.final else 408)
 
     return await awaited(request, here.closing, ended)
-
-
-def _newest_events(here: Context, group: Group) -> list[Event]:
-    """All events of a group, a page at a time."""
-    found: list[Event] = []
-    since = 0
-    while page := here.control.store.events(group.id, since=since, limit=EVENTS_MOST):
-        since = page[-1][0]
-        found += [event for _, event in page]
-        if len(page) < EVENTS_MOST:
-            break
-    return found
 
 
 # --- asking --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from argosy.errors import ArgosyError
+from argosy.errors import ArgosyError, Broken, InfraError
 from argosy.server.home import Home
 from argosy.server.log import log_to
 
@@ -50,10 +50,19 @@ def run(folder: Path, ready: int = -1) -> int:
         log.error("server-failed", extra=error.fields())
         _tell(error)
         return error.exit_code
+    except OSError as error:
+        log.exception("server-failed")
+        explained = InfraError(
+            f"the server cannot work in {folder}: {error}",
+            code="home/failed",
+            hint="free some space there, or set ARGOSY_HOME to a folder on another disk",
+        )
+        _tell(explained)
+        return explained.exit_code
     except Exception as error:
         log.exception("server-failed")
-        _tell(ArgosyError(f"the server failed: {type(error).__name__}: {error}"))
-        return ArgosyError.exit_code
+        _tell(Broken(f"the server failed: {type(error).__name__}: {error}"))
+        return Broken.exit_code
     finally:
         home.close()
         logging.shutdown()

@@ -216,16 +216,16 @@ class Store:
 
     def events(self, group: GroupId, since: int = 0, limit: int = 1000) -> list[tuple[int, Event]]:
         """At most `limit` events with a number greater than `since`, oldest first."""
-        table = events
-        query = (
-            select(table.c.seq, table.c.at, table.c.code, table.c.about, table.c.text)
-            .add_columns(table.c.attempt)
-            .where(table.c.group_id == group, table.c.seq > since)
-            .order_by(table.c.seq)
-            .limit(limit)
-        )
+        query = _events_of(group).where(events.c.seq > since).order_by(events.c.seq).limit(limit)
         with self._read() as connection:
             return [(seq, Event(*columns)) for seq, *columns in connection.execute(query)]
+
+    def last_events(self, group: GroupId, limit: int) -> list[tuple[int, Event]]:
+        """The newest `limit` events, oldest first."""
+        query = _events_of(group).order_by(events.c.seq.desc()).limit(limit)
+        with self._read() as connection:
+            found = [(seq, Event(*columns)) for seq, *columns in connection.execute(query)]
+        return found[::-1]
 
     def issued(self, lease: LeaseId) -> bool:
         """Whether this store ever issued that lease id."""
@@ -268,6 +268,13 @@ def _load(connection: Connection, group: GroupId) -> Group:
 
 def _not_found(group: GroupId) -> NotFound:
     return NotFound(f"there is no group {group!r}", code="store/no-group")
+
+
+def _events_of(group: GroupId) -> Select[Any]:
+    """The number and the fields of each event, in the order that `Event` has them."""
+    table = events.c
+    columns = (table.seq, table.at, table.code, table.about, table.text, table.attempt)
+    return select(*columns).where(table.group_id == group)
 
 
 def _newest_first(query: Select[Any]) -> Select[Any]:

@@ -119,8 +119,6 @@ class Truth:
         store = self.world.store
         for infra in self.world.infras.values():
             self.exempt.update(group_of(one) for one in infra.held if one not in store.issued)
-        for group in changed:
-            self.intents[group] = list(store.records[group].intents) or self.intents[group]
 
     # --- decisions -------------------------------------------------------------------------------
 
@@ -346,6 +344,8 @@ class Truth:
         well = self.well.get(group.id, False)
         if group.phase is Phase.CANCELLED and not cancelled:
             self.wrong("{} is CANCELLED, and nobody asked", group.id)
+        if group.id in self.restored:
+            return  # its record may know of an older success, or of none
         if group.phase is Phase.SUCCEEDED and not well:
             self.wrong("{} is SUCCEEDED, and its primaries did not", group.id)
         excused = group.cause in ("deadline", "setup-failed")
@@ -388,7 +388,9 @@ class Truth:
             known = self.attempts.get(attempt)
             if end[0] is not Outcome.FAILED or known is None or self.owner[attempt] != group.id:
                 continue
-            if known.node.task == task.name:
+            # One whose failure was not known before it was told to end, or lost, spends nothing.
+            spent = known.outcome is Outcome.FAILED and known.goal is not Stage.ENDED
+            if known.node.task == task.name and spent:
                 per_node[known.node] += 1
         for node, failures in per_node.items():
             if failures > limit + 1 + spare:

@@ -45,6 +45,7 @@ class Host:
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.epoch = 0  # of the agent process: its timers die with it
         self.addresses = 0
+        self.correcting = False  # a full report will follow one that came late
         self.arrives = 0.0  # active time at which the newest report reaches the server
 
     # --- who can act -----------------------------------------------------------------------------
@@ -89,11 +90,12 @@ class Host:
         """An assignment arrived."""
         if not self.acts or assign.lease in self.released:
             return
-        shelf = self.shelves.setdefault(assign.lease, Shelf())
-        if assign.serial < shelf.serial:
-            self.world.strike("older-assignment")
-            return
-        if assign.serial == shelf.serial or shelf.releasing:
+        shelf = self.shelves.get(assign.lease)
+        if shelf is None:  # also an empty assignment is one
+            shelf = self.shelves[assign.lease] = Shelf()
+        elif assign.serial <= shelf.serial or shelf.releasing:
+            if assign.serial < shelf.serial:
+                self.world.strike("older-assignment")
             return
         shelf.serial = assign.serial
         shelf.listed = frozenset(order.attempt for order in assign.orders)
@@ -294,8 +296,11 @@ class Host:
 
     # --- reports ---------------------------------------------------------------------------------
 
-    def report(self, lease: LeaseId) -> None:
-        """Send the state of one lease, then forget what has ended and is not listed."""
+    def report(self, lease: LeaseId, *, prompt: bool = False) -> None:
+        """Send the state of one lease, then forget what has ended and is not listed.
+
+        `prompt`: no old copy of it comes late.
+        """
         shelf = self.shelves.get(lease)
         if shelf is None or not self.acts:
             return
@@ -304,7 +309,7 @@ class Host:
             if kept.at_stage != kept.stage:
                 kept.at_stage, kept.at = kept.stage, now
         seen = tuple(kept.seen() for kept in shelf.attempts.values())
-        self.send(lease, shelf.serial, seen)
+        self.send(lease, shelf.serial, seen, prompt=prompt)
         for kept in list(shelf.attempts.values()):
             if kept.stage == Stage.ENDED:
                 kept.told = True
@@ -312,7 +317,9 @@ class Host:
                 if kept.id not in shelf.listed:
                     del shelf.attempts[kept.id]
 
-    def send(self, lease: LeaseId, serial: Serial, seen: tuple[SeenAttempt, ...]) -> None:
+    def send(
+        self, lease: LeaseId, serial: Serial, seen: tuple[SeenAttempt, ...], *, prompt: bool
+    ) -> None:
         world = self.world
         if self.cut_up:
             world.strike("cut-report")
@@ -321,7 +328,7 @@ class Host:
         # One stream keeps its order.
         self.arrives = max(self.arrives, world.active + world.delay(0.02, 0.2))
         world.after(self.arrives - world.active, world.server.hear, *args)
-        if world.chance(world.server.chances.late_report):
+        if not prompt and world.chance(world.server.chances.late_report):
             world.strike("late-report")
             world.after(world.rng.uniform(1.0, 20.0), self.send_late, *args[1:])
 
@@ -329,7 +336,9 @@ class Host:
         """A report that was on its way for long; the truth follows soon."""
         if not self.cut_up:
             self.world.server.hear(self, *args)
-            self.timer(self.world.delay(0.5, 5.0), self.report_all)
+            if not self.correcting:
+                self.correcting = True
+                self.timer(self.world.delay(0.5, 5.0), self.report_all)
 
     @property
     def boot_id(self) -> str:
@@ -338,10 +347,11 @@ class Host:
 
     def report_all(self) -> None:
         """The full state, as after hello."""
+        self.correcting = False
         if self.heard():
             self.world.server.hello(self)
             for lease in list(self.shelves):
-                self.report(lease)
+                self.report(lease, prompt=True)
 
     # --- release ---------------------------------------------------------------------------------
 
@@ -379,7 +389,7 @@ class Host:
 
     def crash_agent(self) -> None:
         """The agent dies; programs and wrappers go on."""
-        self.agent_up = False
+        self.agent_up = self.correcting = False
         self.epoch += 1
         self.hearing()
 
@@ -431,8 +441,7 @@ class Host:
 
     def die(self) -> None:
         """Power off: every program is gone, the disk stays."""
-        self.alive = False
-        self.frozen = False
+        self.alive = self.frozen = self.correcting = False
         self.deferred.clear()
         self.epoch += 1
         for program in list(self.programs.values()):
@@ -449,6 +458,7 @@ class Host:
             return
         self.alive, self.agent_up, self.boot = True, True, self.boot + 1
         self.say("is back after a restart")
+        self.infra.host_back(self)
         for lease in list(self.shelves):
             if self.infra.is_gone(lease):
                 self.wipe(lease)  # it was said to be gone, so nothing of it may run again

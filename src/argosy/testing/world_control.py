@@ -77,6 +77,7 @@ class Server:
         self.due: set[GroupId] = set()
         self.lines: Mapping[GroupId, Waiting] = {}
         self.inbox: list[tuple[Any, ...]] = []
+        self.reasons: dict[GroupId, tuple[tuple[str, str], ...]] = {}
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -300,9 +301,20 @@ class Server:
             self.world.strike("save-conflict")
             self.wake(group)
             return
+        if self.world.calm:
+            self.tell_reasons(before, decision)
         self.wake_at[group] = decision.wake_at
         self.arm(group)
         self.act(group, decision.actions)
+
+    def tell_reasons(self, group: Group, decision: Decision) -> None:
+        """What a group waits for, when that is something else than before."""
+        said = {(one.code, one.about): one for one in decision.reasons}
+        for key, one in said.items():
+            if key not in self.reasons.get(group.id, ()):
+                about = f"{group.spec.name}/{one.about}" if one.about else group.spec.name
+                self.world.say("waits", "{}: {}", about, one.text)
+        self.reasons[group.id] = tuple(said)
 
     def waiting(self) -> Mapping[GroupId, Waiting]:
         """The queue, from the records."""

@@ -229,6 +229,12 @@ class SimInfra:
             self.hosts.pop(host.name, None)
         self.world.say(host.name, "dies ({})", how)
 
+    def host_back(self, host: Host) -> None:
+        """A host of the pool is back: what was asked for there can be given now."""
+        for held in self.held.values():
+            if held.host is host and held.state is SeenState.PENDING:
+                self.world.after(self.world.delay(0.1, 0.8), self.up, held)
+
     def is_gone(self, lease: LeaseId) -> bool:
         """Looks say that it is gone."""
         held = self.held.get(lease)

@@ -12,6 +12,7 @@ What works here (cached per boot id in `directory/trial.json`; about 0.1 s when 
         way_out  None: needed where the host has a default route; False: never needed
         keys     mode names pid_namespaces way_out failed_step reason hint  (names: mount |
                  nss_wrapper | none; mode is "none" if wanted is isolated and that does not work)
+    trial.forget(directory) -> None    the next call tries again
 
 The network: the same functions in `isolated` and in `host`
 
@@ -24,6 +25,7 @@ The network: the same functions in `isolated` and in `host`
         raises    network.NetworkError(step, reason, hint)
     X.adopt(record) -> Optional[Network]    None: the holder is gone, and all attempts with it
     X.add_node(network, name) -> Network    X.add_balanced(network, task) -> Network
+    X.fresh_node(network, name) -> None     a new, empty network for a node whose attempt has ended
     X.destroy(record) -> None               idempotent; ends everything, removes the directory
     X.enter_attempt(network, node, hostname, pid_namespace=True) -> dict      (a "spec", JSON)
         pid_namespace False (nodes with accelerators): the group's PID namespace, not one of its own
@@ -35,7 +37,8 @@ The network: the same functions in `isolated` and in `host`
 
 Names
 
-    names.compose(group, network) -> str              the text of the hosts file
+    names.compose(group, network, machine=None) -> str    the text of the hosts file; `machine`:
+                                     further lines, by default what the machine's own file has
     names.rewrite(path, text) -> None                 in place: running programs see it at once
 
 Attempts (used by the launcher, in `enter.py`, which needs os and ctypes only)
@@ -62,7 +65,8 @@ Balanced addresses
 
     balance.write(network, [Service(task, ports, backends)])   backends: Backend(address, healthy,
                                      draining); the proxy follows within a few milliseconds
-    balance.stats(network) -> dict   connections and bytes per backend, as the proxy last wrote them
+    balance.stats(network) -> dict   connections and bytes per backend, at most a second old
+                                     (SIGUSR1 to the proxy writes them at once; SIGHUP reads anew)
     supervisor.ensure(network, proxy=True) -> None    starts what is missing, else costs two flocks;
                                      call it after build and every few seconds
     supervisor.stop(network) -> None
@@ -79,4 +83,7 @@ Probes and connections, made from within the node's network
 What is left (for tests and `argosy doctor`)
 
     leftovers.leftovers(mark, directory=None) -> List[str]
+    leftovers.namespaces() -> Dict[str, Set[str]]     leftovers.links() -> Set[str]
+
+Below, in `linux`: system calls, netlink, the holder, the router's rules. In `proxy`: the proxy.
 """

@@ -22,6 +22,8 @@ ASK_AGAIN = 0.2
 KILL_PASS, KILL_PASS_MAX = 0.01, 1.0
 PLAIN_PASSES = 2
 STUCK_AFTER = 5.0
+LAUNCHER_NAME = "argosy-attempt"
+"""What the launcher, wrappers, and programs that are not executed yet are called (`launcher.py`)."""
 FILE_TIME_STEP = 0.02
 """File times lag behind the clock by up to a tick of the kernel."""
 EXIT_SETTLES = 0.003
@@ -406,7 +408,7 @@ class Execution:
             return []
         found = []
         for pid in tree.children(self._launcher.pid):
-            if tree.command_name(pid) != "argosy-attempt" and tree.state_of(pid) not in ("", "Z"):
+            if tree.command_name(pid) != LAUNCHER_NAME and tree.state_of(pid) not in ("", "Z"):
                 found.append(pid)
         return found
 

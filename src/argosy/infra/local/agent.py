@@ -245,7 +245,7 @@ def _spawn(command: Sequence[str], log: Path) -> int:
         )
     except OSError as error:
         raise Unreachable(
-            f"no agent can be started: {error.strerror}",
+            f"no agent can be started by {command[0]}: {error.strerror}",
             code="agent/cannot-start",
             hint="`argosy doctor` tries what an agent needs",
             retry=2.0,

@@ -92,9 +92,17 @@ class Local:
     async def acquire(self, request: LeaseRequest) -> None:
         """Make the lease, and see that an agent runs for it. Raises CapacityError, InfraError."""
         held = await asyncio.to_thread(self._shares.take, request, self._broken)
-        if not held.released and not held.gone and not self._broken(held.host):
-            self._agent(held.host).start()
-        self._change.set()
+        try:
+            if not held.released and not held.gone and not self._broken(held.host):
+                self._agent(held.host).start()
+        except ArgosyError as error:
+            if not self._agent(held.host).untouched:
+                return  # it holds what an agent made: whoever attaches hears the same error
+            # Nothing can run here, so the acquire never was.
+            await asyncio.to_thread(self._files.drop, held.lease)
+            raise InfraError(error.text, code=error.code, hint=error.hints, retry=10.0) from error
+        finally:
+            self._change.set()
 
     async def release(self, lease: LeaseId) -> None:
         """Mark the lease, and let it be ended; returns at once."""

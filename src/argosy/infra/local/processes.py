@@ -19,8 +19,8 @@ PASSES_MAX: Final = 200
 PAUSE: Final = 0.005  # seconds between two passes of killing
 
 
-def freeze(home: Path, agent: int) -> int:
-    """SIGSTOP to everything, the agent (pid; 0: none runs) first; how many there were."""
+def freeze(home: Path, agent: int) -> set[int]:
+    """SIGSTOP to everything, the agent (pid; 0: none runs) first; what there was."""
     done: set[int] = set()
     for _ in range(PASSES_MAX):
         fresh = [pid for pid in of_host(home, agent) if pid not in done]
@@ -29,7 +29,7 @@ def freeze(home: Path, agent: int) -> int:
         for pid in fresh:
             _send(pid, signal.SIGSTOP)
         done.update(fresh)
-    return len(done)
+    return done
 
 
 def thaw(home: Path, agent: int) -> None:
@@ -41,7 +41,7 @@ def thaw(home: Path, agent: int) -> None:
 def kill(home: Path, agent: int) -> list[int]:
     """SIGKILL to everything; what is left after all passes cannot be killed: another user's, or
     stuck in the kernel. It is frozen first, so that nothing forks away or is started meanwhile."""
-    freeze(home, agent)
+    trials = _trials(freeze(home, agent))
     left: list[int] = []
     for _ in range(PASSES_MAX):
         left = [pid for pid in of_host(home, agent) if not _over(pid)]
@@ -50,6 +50,8 @@ def kill(home: Path, agent: int) -> list[int]:
         for pid in left:
             _send(pid, signal.SIGKILL)
         time.sleep(PAUSE)
+    for pid in trials:
+        _send(pid, signal.SIGKILL)
     return left
 
 
@@ -127,6 +129,21 @@ def _marked(home: Path) -> Iterator[int]:
                     yield int(name)
         except OSError:
             continue
+
+
+def _trials(pids: set[int]) -> list[int]:
+    """Holders of the networks that these processes were just trying out, and would have ended."""
+    marks = {b"trial-%d" % pid for pid in pids}
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"argosy-net" in words and marks.intersection(words):
+            found.append(int(name))
+    return found
 
 
 def _exists(pid: int) -> bool:

@@ -243,7 +243,8 @@ def ending_exec_ends_its_command():
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        assert os.waitpid(inner, 0)[1] == signal.SIGKILL
+        # by the signal, or by itself if the end came before the signal was asked for
+        assert os.waitpid(inner, 0)[1] in (signal.SIGKILL, 127 << 8)
 
 
 def forward_reaches_the_node_and_its_loopback():

@@ -25,16 +25,21 @@ SBIN = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _IPV4 = "/proc/sys/net/ipv4/"
 _IPV6 = "/proc/sys/net/ipv6/"
 # The third value of tcp_wmem keeps senders from overrunning pasta's buffer, which stalls uploads.
+# Every connection of the proxy to a node comes from one address: without more ports and the early
+# reuse of closed ones (which the kernel does for loopback by itself) 470 a second would be all.
 ROUTER_SETTINGS: Tuple[Tuple[str, str], ...] = (
     (_IPV4 + "ip_forward", "1"),
     (_IPV4 + "conf/all/send_redirects", "0"),
     (_IPV4 + "conf/default/send_redirects", "0"),
     (_IPV6 + "conf/default/addr_gen_mode", "1"),
     (_IPV4 + "tcp_wmem", "4096 65536 262144"),
+    (_IPV4 + "tcp_tw_reuse", "1"),
+    (_IPV4 + "ip_local_port_range", "10000 65535"),
 )
 NODE_SETTINGS: Tuple[Tuple[str, str], ...] = (
     (_IPV6 + "conf/default/addr_gen_mode", "1"),
     (_IPV4 + "tcp_wmem", "4096 65536 262144"),
+    (_IPV4 + "tcp_tw_reuse", "1"),
     (_IPV4 + "ping_group_range", "0 0"),
     (_IPV4 + "ip_unprivileged_port_start", "0"),
 )

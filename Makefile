@@ -1,0 +1,65 @@
+# What a person runs here. `make help` lists it; everything else is made when it is needed.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed-$(shell sha256sum pyproject.toml | cut -c1-12)
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test unit sim whole check format bench recording clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+demo: venv-examples ## launch the RL example, kill its trainer once, watch the reward rise
+	@$(BIN)/python scripts/demo.py
+
+test: unit sim whole ## all tests
+
+unit: venv-dev ## every test that launches no group through the real server
+	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim" $(ARGS)
+
+sim: venv-dev ## the simulated world: seeds, state machine, mutations
+	$(PYTEST) -m "sim and not whole" $(ARGS)
+
+whole: venv-dev ## real groups through the real command; NETWORK=isolated|host
+	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(ARGS)
+
+check: venv-dev ## format, lint, types, import contracts, tidiness, docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+	$(PYTEST) tests/test_tidy.py tests/test_docs.py
+
+format: venv-dev ## let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: venv-bench ## every budget beside its peers, in one run
+	$(BIN)/python -m benchmarks $(ARGS)
+
+recording: venv-dev ## docs/demo.svg, from a real `make demo`
+	$(BIN)/python scripts/record_demo.py docs/demo.svg
+
+clean: ## remove what these targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .bench
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One environment, filled as far as a target needs; a stamp for each filling, named after pyproject.toml.
+.PHONY: venv-examples venv-dev venv-bench
+venv-examples: $(STAMP)-examples
+venv-dev: $(STAMP)-dev
+venv-bench: $(STAMP)-bench
+
+$(STAMP)-%: | $(BIN)/python
+	@echo "installing argosy[$*] into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "error: Python 3.11 or newer is needed; hint: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@echo "making $(VENV) with $(PYTHON) ..."
+	@"$(PYTHON)" -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "error: no venv could be made; hint: apt-get install python3-venv" >&2; exit 2; }

@@ -1,0 +1,251 @@
+"""The whole agent under hard conditions: namespaces, full disks, large scripts, every Python there is."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import Agent, all_pythons, eventually, exists, marked
+
+ESCAPES = (
+    "(setsid sleep 1000 &); (env -i setsid /bin/sh -c 'trap \"\" TERM; sleep 1001; sleep 1002' &);"
+    "echo up; sleep 1003"
+)
+
+
+@pytest.mark.parametrize("network", ["host", "isolated"])
+def test_everything_ends_in_both_network_modes(agent: Agent, network: str) -> None:
+    agent.run("A", ESCAPES, network=network)
+    eventually(lambda: agent.log("A") == b"up\n")
+    eventually(lambda: len(agent_processes(agent, "A")) >= 5)
+    pids = agent_processes(agent, "A")
+    ended = agent.stop("A", order={"grace": 0.2}, network=network)
+    assert ended[:3] == ("stopped", None, 15)
+    assert not any(exists(pid) for pid in pids[1:])
+    eventually(lambda: not exists(pids[0]))  # the wrapper is just leaving
+
+
+def agent_processes(agent: Agent, name: str) -> list[int]:
+    """The wrapper of an attempt and its descendants."""
+    claim = agent.home / "attempts" / agent.id(name) / "run" / "claim"
+    todo = [int(claim.read_text().splitlines()[1].split()[0])]
+    found = []
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            todo += [int(kid) for kid in task.read_text().split()]
+    return found
+
+
+def test_isolated_attempt_survives_the_agent_and_keeps_its_exit_code(
+    agent: Agent, folder: Path
+) -> None:
+    run = f"echo $(hostname) $(hostname -i); while [ ! -e {folder}/go ]; do sleep 0.02; done; exit 8"
+    agent.run("A", run, network="isolated")
+    eventually(lambda: agent.log("A"))
+    address = agent.attempts[agent.id("A")]["address"]
+    assert agent.log("A") == f"a-0.g {address}\n".encode()
+    agent.kill()
+    (folder / "go").touch()
+    eventually((agent.home / "attempts" / agent.id("A") / "run" / "status").exists)
+    agent.start()
+    assert agent.end("A") == ("failed", 8, None, "exit")
+
+
+def test_isolated_wrapper_killed_9_takes_everything_with_it(agent: Agent) -> None:
+    agent.run("A", ESCAPES, network="isolated")
+    eventually(lambda: len(agent_processes(agent, "A")) >= 5)
+    pids = agent_processes(agent, "A")
+    os.kill(pids[0], signal.SIGKILL)
+    assert agent.end("A") == ("lost", None, None, "wrapper-vanished")
+    eventually(lambda: not any(exists(pid) for pid in pids))
+
+
+def test_killed_holder_of_the_network_is_replaced_for_the_next_attempt(agent: Agent) -> None:
+    agent.run("A", "sleep 1000", network="isolated")
+    holder = agent.status()["groups"][agent.word]["holder"]["pid"]
+    os.kill(holder, signal.SIGKILL)
+    assert agent.end("A") == ("lost", None, None, "wrapper-vanished")
+    agent.run("B", "hostname", network="isolated")
+    assert agent.end("B")[0] == "succeeded"
+    assert agent.log("B") == b"a-0.g\n"
+
+
+def test_two_agents_of_one_machine_share_a_groups_network(new_agent: Callable[[], Agent]) -> None:
+    one, two = new_agent(), new_agent()
+    one.start("--shared", str(one.home / "shared"))
+    two.start("--shared", str(one.home / "shared"))
+    serve = f'{one.python} -c "import http.server as h, os; h.test(h.SimpleHTTPRequestHandler, port=8000)"'
+    one.run("A", serve, network="isolated", ready={"tcp": 8000, "interval": 0.1})
+    one.until(lambda: one.attempts[one.id("A")]["healthy"])
+    first = one.attempts[one.id("A")]["address"]
+    two.assign(("B0", 0), ("B", 30), lease="L2", network="isolated", run=fetch(two, first))
+    assert two.end("B")[0] == "succeeded"
+    assert two.attempts[two.id("B")]["address"] != first
+    assert two.control is not None
+    two.control.send({"op": "release", "lease": "L2"})
+    two.until(lambda: not two.leases)
+    assert one.status()["groups"][one.word]["mode"] == "isolated"
+    assert one.attempts[one.id("A")]["healthy"]  # the network is still one's
+    assert exists(one.status()["groups"][one.word]["holder"]["pid"])
+
+
+def fetch(agent: Agent, address: str) -> str:
+    code = f"import urllib.request as r; assert r.urlopen('http://{address}:8000/', timeout=30).status == 200"
+    return f'{agent.python} -c "{code}"'
+
+
+def test_full_disk_under_the_agents_home(new_agent: Callable[[Path], Agent], folder: Path) -> None:
+    """Everything of the agent on a tiny file system: exit codes arrive, the agent lives, and recovers."""
+    if os.geteuid() != 0:
+        pytest.fail("this test mounts a tmpfs: run it as root")
+    home = folder / "tiny"
+    home.mkdir()
+    assert os.system(f"mount -t tmpfs -o size=3m {folder.name} {home}") == 0
+    agent = None
+    try:
+        agent = new_agent(home)
+        agent.start()
+        agent.run("A", f"while [ ! -e {folder}/go ]; do sleep 0.02; done; exit 5")
+        agent.run("B", "cat /dev/zero; echo full >&2; exit 6", lease="L2")
+        assert agent.end("B") == ("failed", 6, None, "exit")
+        assert os.statvfs(home).f_bavail < 4
+        (folder / "go").touch()
+        assert agent.end("A") == ("failed", 5, None, "exit")
+        agent.assign(("C", 30), run="true", lease="L3")
+        assert agent.end("C")[3] in ("files-failed", "cannot-start", "network-failed")
+        agent.kill()
+        agent.start()
+        assert agent.end("A") == ("failed", 5, None, "exit")
+        assert agent.control is not None
+        for lease in ("L1", "L2", "L3"):
+            agent.control.send({"op": "release", "lease": lease})
+        agent.until(lambda: not agent.leases)
+        assert agent.ask(op="forget", group=agent.word) == [{"ok": True}]
+        agent.run("D", "exit 0", lease="L4")
+        assert agent.end("D")[0] == "succeeded"
+    finally:
+        if agent is not None:
+            agent.close()
+        assert os.system(f"umount {home}") == 0
+
+
+def test_long_scripts_and_large_environments(agent: Agent) -> None:
+    script = "".join(f"x{number}={'y' * 100}\n" for number in range(20_000)) + "echo ${#BIG} $x19999\n"
+    agent.run("A", script, env={"BIG": "z" * 120_000})
+    assert agent.end("A")[0] == "succeeded"
+    assert agent.log("A") == b"120000 " + b"y" * 100 + b"\n"
+    agent.run("B", "true", lease="L2", env={"BIG": "z" * 200_000})
+    assert agent.end("B") == ("failed", 127, None, "cannot-start")
+    assert "Argument list too long" in agent.attempts[agent.id("B")]["text"]
+
+
+def test_strict_scripts_stop_at_the_first_error(agent: Agent) -> None:
+    agent.run("A", "false | true; echo on", strict=True)
+    assert agent.end("A")[:2] == ("failed", 1)
+    agent.run("B", "false | true; echo on; (exit 3)", lease="L2")
+    assert agent.end("B")[:2] == ("failed", 3)
+    assert agent.log("B") == b"on\n"
+
+
+def test_program_gets_a_clean_environment_whoever_started_the_agent(agent: Agent) -> None:
+    agent.run("A", "env; umask; ulimit -c; tty; ls -l /proc/self/fd | wc -l", env={"MINE": "1"})
+    agent.end("A")
+    text = agent.log("A").decode()
+    names = set(re.findall(r"^([A-Za-z_]+)=", text, re.M))
+    assert "LEAKS" not in names
+    assert {"PATH", "HOME", "USER", "LANG", "PYTHONUNBUFFERED", "MINE", "ARGOSY_PEERS"} <= names
+    assert {name for name in names if not name.startswith(("ARGOSY_", "SKYPILOT_"))} <= {
+        "PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "PYTHONUNBUFFERED", "PWD", "MINE",
+        "SHLVL", "_",
+    }  # fmt: skip
+    assert text.splitlines()[-4] == "0022"
+    assert text.splitlines()[-2:] == ["not a tty", "5"]  # 0, 1, 2, its own, and a line of total
+
+
+def test_task_that_deletes_its_working_directory_can_start_again(agent: Agent, folder: Path) -> None:
+    (folder / "code").mkdir()
+    (folder / "code" / "main.sh").write_text("echo here")
+    run = "sh main.sh; rm -rf $PWD; exit 3"
+    more = {"workdir": str(folder / "code"), "setup": "echo set up"}
+    agent.run("A", run, **more)
+    assert agent.end("A")[:2] == ("failed", 3)
+    agent.run("B", run, **more)
+    assert agent.end("B")[:2] == ("failed", 3)
+    assert agent.log("A") == agent.log("B") == b"set up\nhere\n"
+
+
+def test_missing_workdir_is_said(agent: Agent) -> None:
+    agent.assign(("A", 30), run="true", workdir="/no/such/folder")
+    assert agent.end("A") == ("failed", None, None, "files-failed")
+    assert "/no/such/folder" in agent.attempts[agent.id("A")]["text"]
+
+
+def test_peers_file_follows_the_address_book(agent: Agent) -> None:
+    agent.assign(("A", 30), ("B", 30), run="sleep 1000", num_nodes=2)
+    agent.stage("A", 30)
+    agent.stage("B", 30)
+    peers = agent.home / "attempts" / agent.id("A") / "peers.json"
+    before = peers.read_text()
+    entry = {"task": "a", "node": "a-1", "name": "a-1.g", "live": True, "healthy": True}
+    book = {"version": 77, "nodes": [{**entry, "index": 1, "address": "10.9.9.9", "attempt": "x"}]}
+    agent.assign(("A", 30), ("B", 30), run="sleep 1000", num_nodes=2, book=book)
+    eventually(lambda: '"10.9.9.9"' in peers.read_text())
+    assert peers.read_text() != before
+    old = {**book, "version": 76, "nodes": []}
+    agent.assign(("A", 30), ("B", 30), run="sleep 1000", num_nodes=2, book=old)
+    agent.until(lambda: agent.leases["L1"]["serial"] == [1, 3])
+    assert '"10.9.9.9"' in peers.read_text()
+
+
+@pytest.mark.parametrize("version", all_pythons())
+def test_every_python_here(version: str, pyz: Path, folder: Path, word: str) -> None:
+    (folder / "home").mkdir()
+    agent = Agent(version, pyz, folder / "home", word)
+    try:
+        agent.start()
+        agent.run("A", "echo hi; exit 3")
+        assert agent.end("A") == ("failed", 3, None, "exit")
+        assert agent.log("A") == b"hi\n"
+        lines = agent.ask(op="exec", attempt=agent.id("A"), argv=["true"])
+        assert lines[0]["code"] == "agent/not-running"
+    finally:
+        agent.close()
+
+
+def test_attach_joins_standard_input_and_output(agent: Agent) -> None:
+    command = [agent.python, "-I", "-S", agent.pyz, "attach", "--home", agent.home]
+    attached = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert attached.stdin is not None
+    assert attached.stdout is not None
+    attached.stdin.write(b'{"op": "status"}\n')
+    attached.stdin.flush()
+    assert b'"boot_id"' in attached.stdout.readline()
+    assert attached.wait(60) == 0
+    attached.stdin.close()
+    attached.stdout.close()
+    ends = subprocess.run(command, stdin=subprocess.DEVNULL, check=False, capture_output=True)
+    assert ends.returncode == 0
+    nowhere = [*command[:-1], agent.home / "attempts"]
+    refused = subprocess.run(nowhere, stdin=subprocess.DEVNULL, check=False, capture_output=True)
+    assert (refused.returncode, b"no agent answers" in refused.stderr) == (8, True)
+
+
+def test_detached_agent_answers_when_its_starter_returns(pyz: Path, folder: Path, word: str) -> None:
+    command = [sys.executable, "-I", "-S", pyz, "run", "--home", folder, "--detach"]
+    env = {"PATH": os.defpath, "ARGOSY_MARK": f"agent@{folder}"}
+    assert subprocess.run(command, env=env, check=False).returncode == 0
+    agent = Agent(sys.executable, pyz, folder, word)
+    status = agent.status()
+    assert os.getsid(status["pid"]) == status["pid"]
+    os.kill(status["pid"], signal.SIGTERM)
+    eventually(lambda: not marked(str(folder)))
+    assert (folder / "agent.log").read_text() == ""

@@ -1,0 +1,118 @@
+"""Tries every mutation of `decide` against stories and seeds; fails when one is not caught.
+
+    python tests/sim/run_mutations.py [--seeds 150] [--jobs 2] [--only WORDS] [--no-stories]
+
+Each is made in a copy of the package in a temporary folder, and runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.sim.mutations import MUTATIONS, Mutation  # noqa: E402
+
+PATIENCE = 300.0  # seconds for one mutant; one that hangs is caught
+
+TRIAL = """
+import sys
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+from argosy.testing.sim import run_seed
+import argosy.decide
+assert argosy.decide.__file__.startswith(sys.argv[1]), argosy.decide.__file__
+if sys.argv[4] == "1":
+    from tests.stories.test_stories import STORIES, told
+    for path in STORIES:
+        try:
+            same = told(path) == path.read_text(encoding="utf-8")
+        except Exception as error:
+            same = False
+        if not same:
+            print(f"story {path.stem}")
+            break
+for seed in range(int(sys.argv[3])):
+    try:
+        wrong = run_seed(seed, fast=True).wrong
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {error}"
+    if wrong:
+        print(f"seed {seed}: {wrong}")
+        break
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What caught a mutant; no lines: nothing did."""
+
+    mutation: Mutation
+    lines: tuple[str, ...]
+
+
+def mutate(mutation: Mutation, folder: Path) -> None:
+    """Copy the package into `folder` with the mistake in it."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src" / "argosy", folder / "argosy", ignore=ignored)
+    module = folder / "argosy" / "decide" / f"{mutation.module}.py"
+    text = module.read_text(encoding="utf-8")
+    count = text.count(mutation.old)
+    if count != 1:
+        raise SystemExit(f"{mutation.module}: {mutation.name}: its words stand there {count} times")
+    module.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+
+
+def trial(mutation: Mutation, seeds: int, stories: bool) -> Verdict:
+    """Run stories and seeds over a mutant."""
+    with tempfile.TemporaryDirectory(prefix="argosy-mutant-") as name:
+        mutate(mutation, Path(name))
+        argv = [sys.executable, "-c", TRIAL, name, str(ROOT), str(seeds), "1" if stories else "0"]
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=name
+            )
+        except subprocess.TimeoutExpired:
+            return Verdict(mutation, ("it hangs",))
+        lines = tuple(done.stdout.splitlines())
+        if done.returncode:
+            lines = (*lines, done.stderr.strip().rpartition("\n")[2])
+        return Verdict(mutation, lines)
+
+
+def tell(verdict: Verdict) -> bool:
+    """Print one line; whether it is as it should be."""
+    mutation = verdict.mutation
+    fine = bool(verdict.lines or mutation.explained)
+    word = "caught" if verdict.lines else "explained" if mutation.explained else "SURVIVED"
+    why = "; ".join(verdict.lines) or mutation.explained
+    print(f"{word:9} {mutation.module:8} {mutation.name}: {why[:160]}", flush=True)
+    return fine
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; 1 when a mutant survives that should not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=150)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="those whose name or module has these words")
+    parser.add_argument("--no-stories", action="store_true")
+    asked = parser.parse_args(argv)
+    chosen = [one for one in MUTATIONS if asked.only in f"{one.module} {one.name}"]
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        tries = pool.map(lambda one: trial(one, asked.seeds, not asked.no_stories), chosen)
+        fine = [tell(verdict) for verdict in tries]
+    print(f"{len(fine)} mutations, {fine.count(False)} survived")
+    return 1 if False in fine else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
