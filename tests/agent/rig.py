@@ -134,7 +134,7 @@ class Agent:
     def start(self, *options: str) -> None:
         """Start the agent process and connect."""
         self.options = list(options) or self.options
-        log = open(os.environ.get("AGENT_TEST_LOG", self.home / "agent.log"), "ab")  # noqa: SIM115
+        log = open(self.home / "agent.log", "ab")  # noqa: SIM115
         self.process = subprocess.Popen(
             [self.python, "-I", "-S", self.pyz, "run", "--home", self.home, *self.options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

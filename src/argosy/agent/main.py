@@ -12,12 +12,14 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any, Dict, List, Optional
 
 from . import __version__
 
 IDLE_EXIT_S = 600.0
 END_WAIT_S = 10.0
+LOCK_WAIT_S = 1.0
 EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
 LOG_MAX_BYTES = 4 << 20
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
@@ -100,15 +102,27 @@ def run(options: Dict[str, str]) -> int:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     if options.get("detach") and not _detached(home):
         return 0
-    lock = os.open(os.path.join(home, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not _locked(home):
         sys.stderr.write("error: another agent lives in %s\n" % home)
         return EXIT_CONFLICT
     os.chdir(home)
     Agent(home, shared, options).run()
     return 0
+
+
+def _locked(home: str) -> bool:
+    """Become the only agent of the folder; waits a moment, for a child that a killed agent has just forked."""
+    lock = os.open(os.path.join(home, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                return False
+        time.sleep(0.02)
 
 
 def _detached(home: str) -> bool:
@@ -176,13 +190,22 @@ class Agent:
 
     @staticmethod
     def _write_json(home: str, value: Dict[str, Any]) -> None:
+        """By rename; on a full disk in place, where the old one has its block."""
         path = os.path.join(home, "agent.json")
+        body = json.dumps(value).encode("ascii")
         try:
-            with open(path + ".part", "w") as file:
-                json.dump(value, file)
+            with open(path + ".part", "wb") as file:
+                file.write(body)
             os.rename(path + ".part", path)
-        except OSError as error:
-            sys.stderr.write("%s: %s\n" % (path, error))
+        except OSError:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(fd, body, 0)
+                os.ftruncate(fd, len(body))
+            except OSError as error:
+                sys.stderr.write("%s: %s\n" % (path, error))
+            finally:
+                os.close(fd)
 
     def _try_network(self, shared: str) -> None:
         """Find out which network works here, beside everything else; the facts then say so."""

@@ -21,6 +21,7 @@ from argosy.model.group import Attempt, Group, Intent, Verb
 from argosy.model.ids import ZERO, AttemptId, GroupId, InfraName, Serial, dns_label, group_id
 from argosy.model.plan import NoPlan, Plan
 from argosy.model.spec import FileMount, GroupSpec, TaskSpec
+from argosy.plan.report import NO_ACCELERATORS
 from argosy.storage import snapshot
 from argosy.store.store import Store
 
@@ -201,8 +202,12 @@ class Control:
             )
         found = await self.plan(spec)
         if isinstance(found, NoPlan) and found.never:
-            lines = found.report.refused or ("it fits nowhere",)
-            raise CapacityError(lines[0], code="plan/never-fits", hint=lines[1:])
+            first, *more = found.report.refused or ("it fits nowhere",)
+            hints = [line for line in more if not line.endswith(NO_ACCELERATORS)]
+            if len(hints) < len(more) or first.endswith(NO_ACCELERATORS):
+                hints = [NO_ACCELERATORS, *hints]
+            text = first.removesuffix(f": {NO_ACCELERATORS}")
+            raise CapacityError(text, code="plan/never-fits", hint=tuple(hints))
 
     async def _end_live(self, name: str) -> None:
         for group in self.store.find(name):

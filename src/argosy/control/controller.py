@@ -25,7 +25,7 @@ from argosy.errors import ArgosyError, Broken, Conflict
 from argosy.infra.api import Infra, Watches
 from argosy.model.action import Decision, Event, Limits, Reason, Release
 from argosy.model.group import Group, LeaseState
-from argosy.model.ids import GroupId, InfraName, LeaseId, group_of
+from argosy.model.ids import GroupId, InfraName, LeaseId, group_lease, group_of
 from argosy.model.observed import Look
 from argosy.store.store import Store
 
@@ -53,7 +53,7 @@ class Controller:
         self.life, self.limits = life, limits
         self.entries: dict[GroupId, Entry] = {}
         self.links: dict[tuple[InfraName, str], AgentLink] = {}
-        self.looks: dict[InfraName, Look] = {}
+        self.sights: dict[InfraName, observer.Sight] = {}
         self._looking_since = clock.now()
         self._alive_at = clock.now()
         self._actuator = Actuator(infras, clock, self)
@@ -146,7 +146,7 @@ class Controller:
         before, now = entry.group, self.clock.now()
         queue = self._queues.current()
         observed = observer.observed(
-            entry, self.looks, queue, life=self.life, looking_since=self._looking_since
+            entry, self.sights, queue, life=self.life, looking_since=self._looking_since
         )
         try:
             decision = step(before, observed, now, self.limits)
@@ -248,13 +248,13 @@ class Controller:
         return bool(self.entries)
 
     def _saw(self, look: Look) -> None:
-        before = self.looks.get(look.infra)
-        self.looks[look.infra] = look = self._ours(look)
-        old, new = observer.by_group(before), observer.by_group(look)
+        before = self.sights.get(look.infra)
+        now = self.sights[look.infra] = observer.sight(self._ours(look))
+        old, new = before.by_group if before is not None else {}, now.by_group
         for group in {*old, *new}:
             entry = self.entries.get(group)
             if entry is None:
-                self._release_orphans(look, group)
+                self._release_orphans(now, group)
             elif old.get(group) != new.get(group):
                 self.news(entry)
         for entry in self.entries.values():
@@ -271,12 +271,12 @@ class Controller:
             self._issued.add(lease)
         return lease in self._issued
 
-    def _release_orphans(self, look: Look, group: GroupId) -> None:
+    def _release_orphans(self, sight: observer.Sight, group: GroupId) -> None:
         """What bears our mark and belongs to no group in the loop is not needed."""
-        seen = [one for one in look.leases if group_of(one.lease) == group]
-        own = [one for one in seen if not one.lease.endswith(".0")]
+        seen = sight.by_group.get(group, ())
+        own = [one for one in seen if one.lease != group_lease(group)]
         for one in own or seen:
-            self._actuator.release(Release(look.infra, one.lease))
+            self._actuator.release(Release(sight.look.infra, one.lease))
 
     # Agents
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from argosy.control.entry import Entry, Word
@@ -12,9 +13,17 @@ from argosy.model.ids import AttemptId, GroupId, InfraName, Serial, group_of
 from argosy.model.observed import Look, Observed, Queue, SeenAttempt, SeenLease
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The newest look at one infra, and its leases by their group."""
+
+    look: Look
+    by_group: Mapping[GroupId, tuple[SeenLease, ...]]
+
+
 def observed(
     entry: Entry,
-    looks: Mapping[InfraName, Look],
+    sights: Mapping[InfraName, Sight],
     queue: Queue,
     *,
     life: int,
@@ -23,8 +32,8 @@ def observed(
     """Everything that is seen of one group."""
     group = entry.group
     mine = {}
-    for infra, look in looks.items():
-        leases = tuple(one for one in look.leases if group_of(one.lease) == group.id)
+    for infra, sight in sights.items():
+        look, leases = sight.look, sight.by_group.get(group.id, ())
         if leases or infra in group.infras:
             mine[infra] = Look(infra, look.began_at, leases, look.blind, look.blind_all)
     return Observed(
@@ -38,12 +47,12 @@ def observed(
     )
 
 
-def by_group(look: Look | None) -> dict[GroupId, list[SeenLease]]:
-    """The leases of a look, by their group."""
+def sight(look: Look) -> Sight:
+    """The look with its leases by group, in one pass."""
     found: dict[GroupId, list[SeenLease]] = {}
-    for one in look.leases if look is not None else ():
+    for one in look.leases:
         found.setdefault(group_of(one.lease), []).append(one)
-    return found
+    return Sight(look, {group: tuple(leases) for group, leases in found.items()})
 
 
 def waits_for_absence(group: Group, infra: InfraName) -> bool:

@@ -100,6 +100,8 @@ def _restart_for(draft: Draft, task: TaskSpec, attempt: Attempt, *, failed: bool
     """The restart that covers this end; None when none does."""
     policy = task.restart
     text = f"{attempt.node} {attempt.text or attempt.cause or 'ended'}"
+    if not failed and not policy.on_lost:
+        return None
     if not failed:
         vanished = len(draft.nodes[attempt.node].vanished)
         here = attempt.cause == "wrapper-vanished"

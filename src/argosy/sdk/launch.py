@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from argosy.errors import InputError, NotFound, Place
+from argosy.errors import InputError, NotFound
 
 FILE_BYTES_MOST = 16 << 20
 _SECRETS = re.compile(r"^\s*[\"']?secrets[\"']?\s*:", re.MULTILINE)
@@ -100,16 +102,13 @@ def secrets_named(text: str) -> set[str]:
 
 
 def _decoded(shown: str, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            "the file is not text in UTF-8",
-            code="file/not-text",
-            place=Place(shown, line),
-            hint="give the YAML file of a job group",
-        ) from error
+    """The text. Raises InputError for what is none, in the words of `argosy validate`."""
+    if b"\0" not in data:
+        with suppress(UnicodeDecodeError):
+            return data.decode("utf-8-sig")
+    from argosy.spec.source.file import open_notes
+
+    return open_notes(data, shown)[0]
 
 
 def _near(path: Path) -> str:
@@ -121,7 +120,9 @@ def _near(path: Path) -> str:
         return f"there is no folder {path.parent} either"
     if not near:
         return "`argosy init` writes one to begin with"
-    return "files there: " + ", ".join(near[:5])
+    alike = difflib.get_close_matches(path.name, near, 5)
+    others = [name for name in near if name not in alike]
+    return "files there: " + ", ".join((alike + others)[:5])
 
 
 def _user() -> str:

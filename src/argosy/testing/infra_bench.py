@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from argosy.errors import ArgosyError, Unreachable
-from argosy.infra.api import HostRef, Infra, Stream
+from argosy.infra.api import Breaks, HostRef, Infra, Stream
 from argosy.model.action import LeaseRequest
 from argosy.model.ids import GroupId, LeaseId, NodeId, Serial, group_lease, lease_id
 from argosy.model.observed import SeenLease, SeenState
@@ -86,7 +86,13 @@ async def held(infra: Infra, serial: int, placement: Placement) -> SeenLease:
 
 
 async def let_go(infra: Infra) -> None:
-    """Release everything with our mark, and what is group-wide last, until nothing is seen."""
+    """Release everything with our mark, and what is group-wide last, until nothing is seen.
+
+    Hosts that a failed story left broken are mended first: a frozen one would keep what it holds.
+    """
+    if isinstance(infra, Breaks):
+        for host in {one.host for one in (await seen(infra)).values()}:
+            await infra.break_host(host, "restore")
 
     async def again() -> dict[LeaseId, SeenLease]:
         left = await seen(infra)

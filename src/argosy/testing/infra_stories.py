@@ -142,6 +142,9 @@ class InfraStories:
                     await story(bench, server)
                 finally:
                     for group in server.control.groups(ended=False):
+                        for attempt in group.attempts if self.hosts_break else ():
+                            if attempt.live and attempt.host:
+                                await server.control.break_host(attempt, "restore")
                         now = server.control.clock.now()
                         await server.control.intend(group.id, Intent(Verb.CANCEL_NOW, now))
                         await server.ended(group.id)

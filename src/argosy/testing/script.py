@@ -6,7 +6,7 @@ A script has one order a line; `#` begins a comment. First what there is:
     cloud kubernetes/test 16             a cloud with so many cores in all
     group demo start_timeout=60          fields of GroupSpec
     task trainer nodes=2 cpus=3 on_failure=1 max=2 scope=task    of the group above
-    program demo/trainer-0#1 run_for=5 exit_code=3               of one attempt; without #N: of all
+    program demo/trainer-0@1 run_for=5 exit_code=3     of one attempt; demo/trainer: of all others
 
 Then what happens, `at SECONDS ORDER...`; the orders are the methods of `Orders`. The last line is
 `until SECONDS`, or `settle`: the liveness phase.
@@ -216,6 +216,10 @@ class Orders:
         self.world.say(words[0], "cannot be looked at for {} s", float(words[1]))
         self.world.infras[words[0]].blind_until = self.world.active + float(words[1])
 
+    def slow_acquire(self, words: list[str]) -> None:
+        """slow_acquire SECONDS: what is asked for from now on arrives so late; 0: as usual"""
+        self.world.server.acquire_delay = float(words[0])
+
     def take(self, words: list[str]) -> None:
         """take HOST CORES: somebody else holds so many cores of it"""
         host = self.host(words[0])
@@ -295,7 +299,7 @@ def play(script: str) -> str:
 def program(world: World, what: str, given: dict[str, str]) -> None:
     """Say what the attempts of a node or task do."""
     behaviour = Behaviour(**{key: number(value) for key, value in given.items()})
-    where, _, count = what.partition("#")
+    where, _, count = what.partition("@")
     group, _, node = where.partition("/")
     if count:
         world.behaviours.told[group, node, int(count)] = behaviour

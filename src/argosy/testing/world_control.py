@@ -60,6 +60,7 @@ class Server:
         self.decisions = 0
         self.crash_after: int | None = None  # crash in the next step, after so many actions
         self.conflict_next: Intent | None = None
+        self.acquire_delay = 0.0  # of a story
         self.stale_next = 0  # so many versions back, a second controller decides
         self.older: dict[GroupId, list[Group]] = {}
         self.forget()
@@ -391,7 +392,7 @@ class Server:
             self.world.strike("controller-crash")
             self.world.say("server", "has done {} of {} actions", some, len(actions))
             self.crash()
-            self.world.after(self.world.rng.uniform(0.5, 40.0), self.start)
+            self.world.after(self.world.delay(5.0, 40.0), self.start)
             return
         for action in actions:
             self.send(group, action)
@@ -404,6 +405,8 @@ class Server:
             world.strike("lost-action")
             return
         delay = world.delay(0.01, 0.3)
+        if self.acquire_delay and isinstance(action, Acquire):
+            delay = self.acquire_delay
         if world.chance(chances.delay_action):
             world.strike("late-action")
             delay = world.rng.uniform(2.0, 60.0)

@@ -190,6 +190,8 @@ class Behaviours:
     def tamed(self, kept: Kept) -> Behaviour:
         """What an attempt does that was prepared before the liveness phase and starts in it."""
         told = kept.behaviour
+        if self.world.calm:
+            return told  # a story says itself what its programs do
         if told.run_for == FOREVER and not self.world.store.endless(
             group_of(kept.lease), kept.node
         ):
@@ -199,7 +201,7 @@ class Behaviours:
     def calm_down(self) -> None:
         """Whatever runs, and is no service, ends with success within 30 s."""
         world = self.world
-        for host in world.hosts():
+        for host in world.hosts() if not world.calm else ():
             for program in host.programs.values():
                 if not world.store.endless(program.group, program.node):
                     ends = world.active + world.rng.uniform(1.0, 30.0)

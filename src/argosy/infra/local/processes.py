@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Final
 
 PASSES_MAX: Final = 200
+STANDING: Final = ("T", "t", "Z", "X", "")  # states that a stopped process may be in
 PAUSE: Final = 0.005  # seconds between two passes of killing
 
 
 def freeze(home: Path, agent: int) -> set[int]:
-    """SIGSTOP to everything, the agent (pid; 0: none runs) first; what there was."""
+    """SIGSTOP to everything, the agent (pid; 0: none runs) first; what there was, once it stands."""
     done: set[int] = set()
     for _ in range(PASSES_MAX):
         fresh = [pid for pid in of_host(home, agent) if pid not in done]
@@ -29,6 +30,10 @@ def freeze(home: Path, agent: int) -> set[int]:
         for pid in fresh:
             _send(pid, signal.SIGSTOP)
         done.update(fresh)
+    for _ in range(PASSES_MAX):
+        if all(_state(pid) in STANDING for pid in done):
+            break
+        time.sleep(PAUSE)
     return done
 
 
@@ -153,11 +158,18 @@ def _exists(pid: int) -> bool:
 def _over(pid: int) -> bool:
     """A zombie without living threads, or nothing."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state = file.read().rpartition(b")")[2].split()[0]
-        return state in (b"Z", b"X") and len(os.listdir(f"/proc/{pid}/task")) <= 1
+        return _state(pid) in ("", "Z", "X") and len(os.listdir(f"/proc/{pid}/task")) <= 1
     except OSError:
         return True
+
+
+def _state(pid: int) -> str:
+    """The state letter; "" when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode("ascii")
+    except OSError:
+        return ""
 
 
 def _send(pid: int, number: int) -> None:
