@@ -6,21 +6,27 @@ STAMP  := $(VENV)/.installed-$(shell sha256sum pyproject.toml | cut -c1-12)
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test unit sim whole check format bench recording clean
+.PHONY: help demo test unit sim mutations kill whole check format bench recording clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: venv-examples ## launch the RL example, kill its trainer once, watch the reward rise
 	@$(BIN)/python scripts/demo.py
 
-test: unit sim whole ## all tests
+test: unit sim mutations kill whole ## all tests
 
-unit: venv-dev ## every test that launches no group through the real server
-	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim" $(ARGS)
+unit: venv-dev ## the tests that need seconds, not minutes: all but the next four
+	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill" $(ARGS)
 
-sim: venv-dev ## the simulated world: seeds, state machine, mutations
-	$(PYTEST) -m "sim and not whole" $(ARGS)
+sim: venv-dev ## the simulated world over its seeds
+	$(PYTEST) -m sim $(ARGS) tests/sim tests/stories
+
+mutations: venv-dev ## deliberate mistakes in decide: each must be caught
+	ARGOSY_LONG=1 $(PYTEST) -n 2 -m sim $(ARGS) tests/sim/test_mutations_long.py
+
+kill: venv-dev ## server, agent and wrappers killed at seeded system calls
+	$(PYTEST) -m kill $(ARGS) tests/kill
 
 whole: venv-dev ## real groups through the real command; NETWORK=isolated|host
 	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(ARGS)

@@ -2,9 +2,10 @@
 
     python benchmarks/decide.py [--rounds 30]
 
-"quiet": everything is as the record says. "news": one node reports that it became RUNNING. "start":
-all are READY and the barrier opens. Milliseconds of CPU time: median, and the middle half of the
-rounds. Budgets: 0.2 ms for 10 nodes, 1.5 ms for 100, 80 ms for 5,000; near linear.
+"quiet": everything is as the record says. "news": one node reports that it became RUNNING.
+"start": all are READY and the barrier opens, once in a gang's life: no budget. Milliseconds of CPU
+time: median, and the middle half of the rounds. Budgets: 0.2 ms for 10 nodes, 1.5 ms for 100, 80 ms
+for 5,000; near linear.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def main() -> int:
             found = measured(group, seen, rounds if nodes <= 100 else max(5, rounds // 5))
             median = statistics.median(found)
             low, _, high = statistics.quantiles(found, n=4)
-            over = median > budget * MARGIN
+            over = name != "start" and median > budget * MARGIN
             missed += over
             spread = f"{low:.3f}-{high:.3f}"
             print(

@@ -1,4 +1,4 @@
-"""Fixtures: interpreters, agents, and a look at /proc after each test: nothing of it may be left."""
+"""Fixtures: interpreters, agents, and a look at /proc after each test: nothing may be left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.agent.rig import SOURCE, Agent, eventually, marked, old_python
 
 

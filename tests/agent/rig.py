@@ -125,6 +125,8 @@ class Agent:
         self.history: dict[str, list[tuple[int, str | None]]] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.options: list[str] = []
+        self.user: int | None = None
+        """The user to run it as; None: whoever runs the tests."""
 
     @property
     def pid(self) -> int:
@@ -138,6 +140,7 @@ class Agent:
         self.process = subprocess.Popen(
             [self.python, "-I", "-S", self.pyz, "run", "--home", self.home, *self.options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            user=self.user, group=self.user, extra_groups=None if self.user is None else [],
             env={"PATH": os.defpath, "ARGOSY_MARK": f"agent@{self.home}", "LEAKS": "1"},
         )  # fmt: skip
         log.close()
@@ -297,5 +300,3 @@ class Agent:
         elif self.control is not None:
             self.control.close()
         eventually(lambda: not (self.home / "groups" / self.word / "net").exists(), "network gone")
-
-

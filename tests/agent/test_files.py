@@ -1,4 +1,6 @@
-"""Working directories, mounts, ignore files, GPU reservations, environment: what lies before a start."""
+"""Working directories, mounts, ignore files, GPU reservations, environment: what lies before a
+start.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ def tree(folder: Path) -> set[str]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    for name in ("main.py", "notes.txt", "data/big.bin", "data/keep.bin", "out/a/b.log", ".git/HEAD"):
+    for name in (
+        "main.py",
+        "notes.txt",
+        "data/big.bin",
+        "data/keep.bin",
+        "out/a/b.log",
+        ".git/HEAD",
+    ):
         path = tmp_path / "source" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -43,11 +52,17 @@ def test_workdir_is_copied_with_links_as_links(source: Path, tmp_path: Path) -> 
         (".skyignore", "*.bin\n!keep.bin\n", {"data/big.bin"}),
         (".skyignore", "# nothing\n\n/out/\n", {"out/a/b.log"}),
         (".gitignore", "out/**/*.log\n", {"out/a/b.log", ".git/HEAD"}),
-        (".gitignore", "data/\nma?n.py\n", {"data/big.bin", "data/keep.bin", "main.py", ".git/HEAD"}),
+        (
+            ".gitignore",
+            "data/\nma?n.py\n",
+            {"data/big.bin", "data/keep.bin", "main.py", ".git/HEAD"},
+        ),
         (".gitignore", "/big.bin\n[m-n]otes.txt\n", {"notes.txt", ".git/HEAD"}),
     ],
 )
-def test_ignore_files(source: Path, tmp_path: Path, name: str, text: str, left_out: set[str]) -> None:
+def test_ignore_files(
+    source: Path, tmp_path: Path, name: str, text: str, left_out: set[str]
+) -> None:
     (source / name).write_text(text)
     files.put(str(tmp_path / "work"), str(source), [], str(tmp_path))
     assert tree(source) - tree(tmp_path / "work") == left_out

@@ -1,4 +1,4 @@
-"""The journal: what was put is there after a kill -9 at any byte, on a full disk, after a rewrite."""
+"""The journal: what was put is there after a kill -9 at any byte, and on a full disk."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.agent.rig import SOURCE, old_python
 
 from argosy.agent.journal import COMPACT_BYTES, Journal
-from tests.agent.rig import SOURCE, old_python
 
 PUTS = st.lists(
     st.tuples(

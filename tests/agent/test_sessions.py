@@ -1,4 +1,6 @@
-"""What one stream does: logs, exec, put, get, forward, chaos; and what the control stream shows of health."""
+"""What one stream does: logs, exec, put, get, forward, chaos; and what the control stream shows of
+health.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 
 SERVE = "exec /usr/bin/env python3 -u -m http.server {port} --bind {address}"
@@ -135,7 +136,11 @@ def test_exec_with_a_terminal(agent: Agent) -> None:
 
 def test_exec_ends_with_its_client_and_with_the_attempt(agent: Agent) -> None:
     agent.run("A", "sleep 1000")
-    sleep = ["/bin/sh", "-c", "trap '' HUP TERM; (setsid sleep 1001 &); echo up; sleep 1002; sleep 1003"]
+    sleep = [
+        "/bin/sh",
+        "-c",
+        "trap '' HUP TERM; (setsid sleep 1001 &); echo up; sleep 1002; sleep 1003",
+    ]
     wires = []
     for _ in range(2):
         wire = Wire(agent.home, {"op": "exec", "attempt": agent.id("A"), "argv": sleep})
@@ -180,9 +185,7 @@ def test_exec_says_why_it_cannot(agent: Agent) -> None:
 def test_put_and_get_files_and_folders(agent: Agent, folder: Path) -> None:
     agent.run("A", "while [ ! -e in/x ]; do sleep 0.02; done; cat in/x > out; sleep 1000")
     payload = os.urandom(200_000)
-    wire = Wire(
-        agent.home, {"op": "put", "attempt": agent.id("A"), "path": "in/x", "mode": 0o600}
-    )
+    wire = Wire(agent.home, {"op": "put", "attempt": agent.id("A"), "path": "in/x", "mode": 0o600})
     wire.send({"data": encoded(payload[:100_000])})
     wire.send({"data": encoded(payload[100_000:])})
     wire.send({"end": True})
@@ -198,9 +201,7 @@ def test_put_and_get_files_and_folders(agent: Agent, folder: Path) -> None:
     archive = get("in")
     assert archive[0] == {"tar": True}
     tar = data_of(archive)
-    wire = Wire(
-        agent.home, {"op": "put", "attempt": agent.id("A"), "path": "copy", "tar": True}
-    )
+    wire = Wire(agent.home, {"op": "put", "attempt": agent.id("A"), "path": "copy", "tar": True})
     wire.send({"data": encoded(tar)})
     wire.send({"end": True})
     assert wire.rest() == [{"ok": True}]
@@ -245,7 +246,12 @@ def test_chaos_kills_freezes_and_thaws(agent: Agent, folder: Path) -> None:
     status = agent.status()["usage"][agent.id("A")]
     assert status["rss_bytes"] > 0
     pids = [pid for pid, command in marked(agent.id("A")).items() if "run.sh" in command]
-    assert [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] for pid in pids] == ["T"]
+
+    def state(pid: int) -> str:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+    assert pids
+    eventually(lambda: all(state(pid) == "T" for pid in pids))
     before = beat.read_text()
     assert agent.ask(op="chaos", attempt=agent.id("A"), what="thaw") == [{"ok": True}]
     eventually(lambda: beat.read_text() not in ("", before))

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from scripts import leftovers
 from tests.whole.home import Home
 

@@ -1,4 +1,4 @@
-"""What the tests of faults share: files, groups that run, looks at /proc, waiting for a condition."""
+"""What the tests of faults share: files, groups that run, looks at /proc, and waiting."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from zlib import crc32
 
 from tests.whole.home import Ended, Home, Running
 
@@ -111,10 +112,15 @@ def agent_pids(home: Home) -> list[int]:
     return [int(json.loads(file.read_text())["pid"]) for file in files]
 
 
-def pid_in(file: Path) -> int:
-    """The pid that a program wrote, once it has."""
-    until(f"{file.name} is written", lambda: file.exists() and file.read_text().endswith("\n"))
-    return int(file.read_text().split()[0])
+def nap(home: Home, number: int = 0) -> str:
+    """A number of seconds, longer than any test, for one `sleep` of this home only."""
+    return f"{100_000 + crc32(str(home.path).encode()) % 800_000}.{number}"
+
+
+def sleeper(home: Home, number: int = 0) -> int:
+    """The pid of the process that sleeps `nap(home, number)`, once there is exactly one."""
+    word = nap(home, number)
+    return until(f"one sleeps {word}", lambda: len(with_word(word)) == 1 and with_word(word))[0]
 
 
 def lives(pid: int) -> bool:

@@ -1,11 +1,10 @@
-"""Files and flags that are wrong: each is refused at once, with the place and what would mend it."""
+"""Files and flags that are wrong: each is refused with its place and what mends it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
 from tests.faults import scene
 from tests.faults.scene import refused, task, write
 from tests.whole.home import Home
@@ -95,9 +94,9 @@ def test_what_a_shell_would_run_stays_text(one_home: Home) -> None:
     (folder / "it's.txt").write_text("kept\n")
     text = (
         "name: names\n"
-        f"workdir: \"{folder}\"\n"
-        "envs: {V: \"$(touch pwned) `id` ; & | ' \\\" $HOME\"}\n"
-        "run: |\n  cat \"it's.txt\"; printf '%s\\n' \"$V\"; ls\n"
+        f'workdir: "{folder}"\n'
+        'envs: {V: "$(touch pwned) `id` ; & | \' \\" $HOME"}\n'
+        'run: |\n  cat "it\'s.txt"; printf \'%s\\n\' "$V"; ls\n'
     )
     said = one_home.launch(write(one_home, "names; $(id)", text)).ended().good()
     assert "kept" in said.out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import os
 import signal
 import time
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from argosy.infra.api import Infra
 from argosy.infra.local.infra import Local
-from argosy.infra.local.processes import of_host, started
+from argosy.infra.local.processes import of_host
 from argosy.infra.registry import InfraSettings, open_infras
 from argosy.model.ids import NodeId, ServerId
 from argosy.model.needs import Accelerator, Need
@@ -99,20 +99,23 @@ async def local_bench(home: Path, name: str, network: str = "") -> AsyncIterator
 def end_agents(home: Path) -> None:
     """End every agent of a home and look whether something of its hosts is left."""
     for folder in home.glob("infra/local/**/hosts/*"):
-        pid = agent_pid(folder)
-        if pid:
-            os.kill(pid, signal.SIGTERM)
-            wait_until(lambda pid=pid: not running(pid), f"agent {pid} does not end")
+        for pid in agents_in(folder):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(pid) == pid:  # a child of an agent finishes what it does
+                    os.kill(pid, signal.SIGTERM)
+        wait_until(lambda folder=folder: not agents_in(folder), f"an agent in {folder} goes on")
         wait_until(lambda folder=folder: not list(of_host(folder, 0)), f"{folder} has processes")
 
 
-def agent_pid(folder: Path) -> int:
-    """The pid of a host's living agent; 0: none."""
-    try:
-        fields = json.loads((folder / "agent.json").read_text())
-    except FileNotFoundError:
-        return 0
-    return fields["pid"] if started(fields["pid"]) == fields["start_time"] else 0
+def agents_in(folder: Path) -> list[int]:
+    """The agents of a host, one that is only being started included."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            if b"run" in words and str(folder).encode() in words and running(int(name)):
+                found.append(int(name))
+    return found
 
 
 def running(pid: int) -> bool:

@@ -117,8 +117,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "siblings of a failed node are left alone",
         "failure",
-        '            draft.settle(sibling.id, Outcome.STOPPED, "sibling-failed")',
-        "            pass",
+        '    draft.stop(task, "sibling-failed")\n',
+        "",
     ),
     Mutation(
         "an end is judged again and again",
@@ -185,13 +185,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a cancelled group leaves its programs running",
         "finish",
-        "    if verdict is not Phase.SUCCEEDED:\n        _stop_everything(draft)\n",
+        "    if verdict is not Phase.SUCCEEDED:\n        _stop_everything(draft, cause)\n",
         "",
     ),
     Mutation(
         "auxiliaries are never ended",
         "finish",
-        '            _stop(draft, task, "primaries-ended")',
+        '            draft.stop(task, "primaries-ended")',
         "            pass",
     ),
     Mutation(
@@ -210,7 +210,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a host that answers is given up",
         "finish",
-        "    return silent\n",
+        "    return not draft.heard(lease.id) or draft.look(lease) is None\n",
         "    return True\n",
     ),
     Mutation(
@@ -227,9 +227,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a deadline wakes nobody",
-        "finish",
-        "        draft.wake(\n            max(started_at + limit,",
-        "        max(\n            max(started_at + limit,",
+        "draft",
+        "            self.wake(at)\n",
+        "            pass\n",
     ),
     # --- fill ------------------------------------------------------------------------------------
     Mutation(

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,15 +21,16 @@ sys.path.insert(0, str(ROOT))
 
 from tests.sim.mutations import MUTATIONS, Mutation  # noqa: E402
 
+PARTS = ("model", "decide", "plan", "testing")  # of the package: what a world needs
 PATIENCE = 300.0  # seconds for one mutant; one that hangs is caught
 
 TRIAL = """
 import sys
-sys.path[:0] = [sys.argv[1], sys.argv[2]]
+sys.path[:0] = [sys.argv[1]]
 from argosy.testing.sim import run_seed
 import argosy.decide
 assert argosy.decide.__file__.startswith(sys.argv[1]), argosy.decide.__file__
-if sys.argv[4] == "1":
+if sys.argv[3] == "1":
     from tests.stories.test_stories import STORIES, told
     for path in STORIES:
         try:
@@ -40,7 +40,7 @@ if sys.argv[4] == "1":
         if not same:
             print(f"story {path.stem}")
             break
-for seed in range(int(sys.argv[3])):
+for seed in range(int(sys.argv[2])):
     try:
         wrong = run_seed(seed, fast=True).wrong
     except Exception as error:
@@ -51,18 +51,19 @@ for seed in range(int(sys.argv[3])):
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What caught a mutant; no lines: nothing did."""
-
-    mutation: Mutation
-    lines: tuple[str, ...]
+def copy_package(folder: Path) -> None:
+    """The parts of the package that a world needs, as they are now, into `folder`."""
+    source = ROOT / "src" / "argosy"
+    ignored = shutil.ignore_patterns("__pycache__")
+    for part in PARTS:
+        shutil.copytree(source / part, folder / "argosy" / part, ignore=ignored)
+    for one in source.glob("*.py"):
+        shutil.copy(one, folder / "argosy")
+    shutil.copytree(ROOT / "tests" / "stories", folder / "tests" / "stories", ignore=ignored)
 
 
 def mutate(mutation: Mutation, folder: Path) -> None:
-    """Copy the package into `folder` with the mistake in it."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src" / "argosy", folder / "argosy", ignore=ignored)
+    """Put the mistake into the package in `folder`."""
     module = folder / "argosy" / "decide" / f"{mutation.module}.py"
     text = module.read_text(encoding="utf-8")
     count = text.count(mutation.old)
@@ -71,31 +72,29 @@ def mutate(mutation: Mutation, folder: Path) -> None:
     module.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
 
 
-def trial(mutation: Mutation, seeds: int, stories: bool) -> Verdict:
-    """Run stories and seeds over a mutant."""
+def trial(mutation: Mutation | None, base: Path, *, seeds: int, stories: bool) -> tuple[str, ...]:
+    """What caught the mutant, made from the package in `base`; None: the package as it is."""
     with tempfile.TemporaryDirectory(prefix="argosy-mutant-") as name:
-        mutate(mutation, Path(name))
-        argv = [sys.executable, "-c", TRIAL, name, str(ROOT), str(seeds), "1" if stories else "0"]
+        shutil.copytree(base, name, dirs_exist_ok=True)
+        if mutation is not None:
+            mutate(mutation, Path(name))
+        argv = [sys.executable, "-c", TRIAL, name, str(seeds), "1" if stories else "0"]
         try:
             done = subprocess.run(
                 argv, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=name
             )
         except subprocess.TimeoutExpired:
-            return Verdict(mutation, ("it hangs",))
+            return ("it hangs",)
         lines = tuple(done.stdout.splitlines())
-        if done.returncode:
-            lines = (*lines, done.stderr.strip().rpartition("\n")[2])
-        return Verdict(mutation, lines)
+        return (*lines, done.stderr.strip().rpartition("\n")[2]) if done.returncode else lines
 
 
-def tell(verdict: Verdict) -> bool:
+def tell(mutation: Mutation, lines: tuple[str, ...]) -> bool:
     """Print one line; whether it is as it should be."""
-    mutation = verdict.mutation
-    fine = bool(verdict.lines or mutation.explained)
-    word = "caught" if verdict.lines else "explained" if mutation.explained else "SURVIVED"
-    why = "; ".join(verdict.lines) or mutation.explained
+    word = "caught" if lines else "explained" if mutation.explained else "SURVIVED"
+    why = "; ".join(lines) or mutation.explained
     print(f"{word:9} {mutation.module:8} {mutation.name}: {why[:160]}", flush=True)
-    return fine
+    return bool(lines or mutation.explained)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -107,9 +106,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-stories", action="store_true")
     asked = parser.parse_args(argv)
     chosen = [one for one in MUTATIONS if asked.only in f"{one.module} {one.name}"]
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        tries = pool.map(lambda one: trial(one, asked.seeds, not asked.no_stories), chosen)
-        fine = [tell(verdict) for verdict in tries]
+    with tempfile.TemporaryDirectory(prefix="argosy-mutants-") as name:
+        base = Path(name)
+        copy_package(base)
+        options = {"seeds": asked.seeds, "stories": not asked.no_stories}
+        wrong = trial(None, base, **options)
+        if wrong:
+            print(f"without any mutation: {'; '.join(wrong)}")
+            return 1
+        with ThreadPoolExecutor(asked.jobs) as pool:
+            tries = pool.map(lambda one: trial(one, base, **options), chosen)
+            fine = [tell(one, lines) for one, lines in zip(chosen, tries, strict=True)]
     print(f"{len(fine)} mutations, {fine.count(False)} survived")
     return 1 if False in fine else 0
 

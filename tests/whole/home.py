@@ -72,16 +72,19 @@ class Home:
         return self.path / "infra/local/machine/shared/groups" / self.group(name)["id"] / "shared"
 
     def close(self) -> list[str]:
-        """End groups, server and agents; what is left of them."""
+        """End groups, server and agents; what is left of them, and why."""
         for process in self._open:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        if (self.path / "server.json").exists():
-            living = json.loads(self.argosy("status", "-o", "json").out or "[]")
-            for group in living:
-                self.argosy("cancel", group["name"], "--now", "--wait")
-        return leftovers.end_home(self.path)
+        troubles = []
+        try:
+            if (self.path / "server.json").exists():
+                for group in json.loads(self.argosy("status", "-o", "json").out or "[]"):
+                    self.argosy("cancel", group["name"], "--now", "--wait")
+        except (AssertionError, ValueError) as error:
+            troubles.append(str(error))
+        return troubles + leftovers.end_home(self.path)
 
 
 @dataclass(frozen=True)

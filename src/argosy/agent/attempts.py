@@ -1,23 +1,23 @@
-"""One attempt on this host: looks, asks `decide` for the next step, carries it out, until there is nothing to do.
+"""One attempt on this host: looks, asks `decide` for the next step, carries it out, until there is
+nothing to do.
 
-What must survive a kill -9 is in its record in the journal, written before the step it belongs to is taken.
+What must survive a kill -9 is in its record in the journal, written before the step it belongs to
+is taken.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
-import zlib
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from . import decide, environment, facts
+from . import decide, facts
 from .decide import Order, Seen, Situation, Stage, Step
 from .groups import Group
 from .guests import Guest, Inside
-from .health import Health, shell
+from .health import Health
 from .logs.log import Change, Log
 from .loop import Timer
 from .naming import digest, safe_name
@@ -26,7 +26,7 @@ from .prepare import Preparation
 from .processes import folder as folders
 from .processes import tree
 from .processes.execution import LAUNCHER_NAME, Execution, Phase
-from .processes.folder import Request
+from .request import request_of, write_peers
 
 SWEEP_PAUSE = 0.02
 STEPS_MAX = 50
@@ -46,6 +46,8 @@ class Attempt:
         self.setup: Optional[Execution] = None
         self.run: Optional[Execution] = None
         self.guests: Set[Guest] = set()
+        self.peers_told: Any = None
+        """What the peers file was written from."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_event: Callable[[str, str], None] = lambda code, text: None
         self._loop = place.loop
@@ -109,8 +111,8 @@ class Attempt:
             "incarnation": order["incarnation"], "stage": int(record["stage"]),
             "outcome": record.get("outcome"), "exit_code": record.get("exit_code"),
             "signal": record.get("signal"), "cause": record.get("cause", ""),
-            "text": record.get("text", "") or self._waits_for(), "address": record.get("address", ""),
-            "healthy": self.healthy, "at": record["at"],
+            "text": record.get("text", "") or self._waits_for(),
+            "address": record.get("address", ""), "healthy": self.healthy, "at": record["at"],
         }  # fmt: skip
 
     def _waits_for(self) -> str:
@@ -298,8 +300,8 @@ class Attempt:
         try:
             path = os.path.join(self.folder, part + ".sh")
             folders.write_once(path, script.encode("utf-8", "surrogateescape"))
-            self.write_peers()
-            request = self._request(path)
+            write_peers(self)
+            request = request_of(self, path)
             os.makedirs(request.cwd, exist_ok=True)
             self.save()
             execution.start(request)
@@ -308,54 +310,6 @@ class Attempt:
             self._fail("files-failed", "%s: %s" % (error.filename, error.strerror))
             return None
         return execution
-
-    def _request(self, script: str) -> Request:
-        spec = self.record.get("spec") or {}
-        work = str(self.record["work"])
-        env = self._environment(work)
-        env.update(spec.get("env") or {})
-        options = ["-euo", "pipefail"] if self.task.get("strict") else []
-        return Request(
-            cwd=work,
-            env=env,
-            argv=[shell()] + options + [script],
-            output=self.output,
-            limits=self.task.get("limits"),
-            spec=spec or None,
-        )
-
-    def _environment(self, work: str) -> Dict[str, str]:
-        node = self.order["node"]
-        named = self.group.names_work
-        return environment.compose(
-            self.place.user,
-            self.group.facts,
-            self.task,
-            self.order,
-            self.group.full_book(),
-            environment.Where(
-                cwd=work,
-                peers=os.path.join(self.folder, "peers.json"),
-                hostname=self.group.node_name(node) if named else self.record.get("address", ""),
-                checkpoints=self.group.checkpoints(self.order["task"]),
-                shared=self.group.shared_folder(),
-                gpus_on_host=self.place.gpus_on_host,
-            ),
-        )
-
-    def write_peers(self) -> None:
-        """Write the peers file anew, by rename. Raises OSError."""
-        value = environment.peers(
-            self.group.facts,
-            self.order,
-            self.group.full_book(),
-            self.record.get("ports") or {},
-            self.group.balanced_addresses(),
-        )
-        path = os.path.join(self.folder, "peers.json")
-        with open(path + ".part", "w") as file:
-            json.dump(value, file, indent=1)
-        os.rename(path + ".part", path)
 
     def _stop(self, part: str, execution: Optional[Execution]) -> None:
         assert execution is not None
@@ -403,15 +357,10 @@ class Attempt:
             self.on_event("log-write-failed", "%s: %s" % (self.output, error.strerror))
 
     def _log_changed(self, change: Change) -> None:
-        if change.truncated:
-            self.on_event(
-                "log-truncated", "the program emptied its own log; use >&2, not >/dev/stderr"
-            )
-        if change.capped and not self.record.get("capped"):
-            self.record["capped"] = True
-            self.on_event("log-capped", "the oldest part of the log was freed")
-        if change.uncappable:
-            self.on_event("log-cap-failed", "this file system cannot free a part of a file")
+        for code, text in change.news():
+            if code == "log-truncated" or not self.record.get(code):
+                self.record[code] = True
+                self.on_event(code, text)
         self._health.log_grew()
 
     def _start_probe(self) -> None:
@@ -422,7 +371,7 @@ class Attempt:
 
     def inside(self) -> Inside:
         """Where a guest would run. Raises LookupError when nothing of the attempt runs."""
-        for part, execution in (("run", self.run), ("setup", self.setup)):
+        for execution in (self.run, self.setup):
             if execution is not None and execution.claim is not None and not execution.exit:
                 env = folders.read_environment(execution.folder)
                 pid = execution.claim.program.pid
@@ -475,19 +424,23 @@ class Attempt:
         for execution in (self.setup, self.run):
             if execution is not None and execution.claim is not None:
                 if execution.phase is not Phase.OVER:
-                    found += [execution.claim.wrapper.pid] + execution.processes()
+                    found += [execution.claim.wrapper.pid, *execution.processes()]
         return found
 
     def break_it(self, what: str, number: int) -> int:
-        """Kill the program as an outsider would, or freeze or thaw all its processes; how many were hit."""
+        """Kill the program as an outsider would, or freeze or thaw all its processes; how many were
+        hit.
+        """
         hit = 0
         for execution in (self.setup, self.run):
             if execution is None or execution.claim is None or execution.phase is Phase.OVER:
                 continue
             if what == "kill":
                 hit += tree.send(execution.claim.program.pid, number) if not execution.exit else 0
+            elif what == "freeze":
+                hit += len(tree.freeze(execution.processes))
             else:
-                hit += execution.signal_all(signal.SIGSTOP if what == "freeze" else signal.SIGCONT)
+                hit += execution.signal_all(signal.SIGCONT)
         return hit
 
     def close(self) -> None:

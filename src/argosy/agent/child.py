@@ -1,7 +1,8 @@
 """Work that would block the agent, done in a forked child that answers with one JSON value.
 
-The child keeps none of the agent's descriptors (an inherited lock or socket would outlive the agent). If the
-agent dies, the child finishes its work unseen; so the work must be such that it may be done again.
+The child keeps none of the agent's descriptors (an inherited lock or socket would outlive the
+agent). If the agent dies, the child finishes its work unseen; so the work must be such that it may
+be done again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ Answer = Callable[[Any, Optional[str]], None]
 
 
 LIVING: "Set[Child]" = set()
-"""Children at work; an agent that ends in peace waits for them (what they build would be left half built)."""
+"""Children at work; an agent that ends in peace waits for them (what they build would be left half
+built).
+"""
 
 
 def default_signals() -> None:
@@ -29,7 +32,9 @@ def default_signals() -> None:
 
 
 class Child:
-    """A forked child at work; `answer(value, None)` or `answer(None, error)` is called once, unless dropped."""
+    """A forked child at work; `answer(value, None)` or `answer(None, error)` is called once, unless
+    dropped.
+    """
 
     def __init__(self, loop: Loop, work: Callable[[], Any], answer: Answer) -> None:
         """Fork. Raises OSError when that is not possible."""

@@ -1,4 +1,6 @@
-"""Short commands for an infra: what the machine is, and ending a network that no agent is left to end."""
+"""Short commands for an infra: what the machine is, and ending a network that no agent is left to
+end.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def facts(home: str, shared: str) -> int:
 
 def end_network(shared: str, group: str) -> int:
     """End the network of a group, whoever uses it; 0 once nothing of it is left."""
-    from .groups import safe_name
+    from .naming import safe_name
     from .net import host, isolated, network
 
     found = network.load(os.path.join(shared, "groups", safe_name(group), "net"))

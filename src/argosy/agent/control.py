@@ -1,4 +1,6 @@
-"""Sorts streams by what they are for: the control stream of a server, and the ops that answer one question."""
+"""Sorts streams by what they are for: the control stream of a server, and the ops that answer one
+question.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from typing import Any, Callable, Dict, List, Optional
 from . import __version__, facts
 from .host import Host
 from .link import CONTROL_MAX_BYTES, Message, Stream
+from .log_stream import Logs
 from .loop import Loop, Timer
-from .sessions import Exec, Forward, Get, Logs, Put, attempt_of
+from .sessions import Exec, Forward, Get, Put, attempt_of
 
 PROTOCOL = 1
 HEARTBEAT_S = 2.0
@@ -183,7 +186,7 @@ class Desk:
 
 
 def read_capacity(text: str) -> Dict[str, Any]:
-    """Facts that replace the machine's own (`--capacity`), for a virtual host. Raises ValueError."""
+    """Facts (`--capacity`) that replace the machine's own: a virtual host. Raises ValueError."""
     import json
 
     value = json.loads(text) if text else {}

@@ -1,7 +1,7 @@
 """What to do next with one attempt: a pure function of what is recorded, wanted and seen.
 
-`next_step(seen)` gives one step; the caller carries it out, looks again and asks again, until the step is WAIT.
-Every step may be repeated after a crash. Stages only grow.
+`next_step(seen)` gives one step; the caller carries it out, looks again and asks again, until the
+step is WAIT. Every step may be repeated after a crash. Stages only grow.
 """
 
 from __future__ import annotations

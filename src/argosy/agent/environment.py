@@ -1,4 +1,4 @@
-"""The environment of a program: clean, and the same whoever started the server or the agent. Pure."""
+"""The environment of a program: clean, and the same whoever started server or agent. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a host is and what its programs use: read from /proc, /sys and `nvidia-smi` where there is one."""
+"""What a host is and what its programs use: read from /proc, /sys and `nvidia-smi` where there is
+one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def host_facts(home: str) -> Dict[str, Any]:
-    """Cores, memory, GPUs, disk, Python and name of this machine (`network` is added by the caller)."""
+    """Cores, memory, GPUs, disk, Python and name of this machine (`network` is added by the
+    caller).
+    """
     return {
         "cpus": cores(),
         "memory_gib": round(memory_gib(), 2),
@@ -45,7 +49,7 @@ def memory_gib() -> float:
 
 
 def gpus(command: str = "nvidia-smi") -> List[Dict[str, Any]]:
-    """The GPUs as `nvidia-smi` lists them; [] where there is none, or it does not answer in 20 s."""
+    """The GPUs as `nvidia-smi` lists them; [] where there is none, or no answer in 20 s."""
     path = shutil.which(command)
     if path is None:
         return []
@@ -69,7 +73,9 @@ def gpus(command: str = "nvidia-smi") -> List[Dict[str, Any]]:
 
 
 def usage(pids: Iterable[int]) -> Tuple[float, int]:
-    """(CPU seconds, bytes of resident memory) of processes; with a wrapper among them, of all that it reaped."""
+    """(CPU seconds, bytes of resident memory) of processes; with a wrapper among them, of all that
+    it reaped.
+    """
     ticks = rss = 0
     for pid in pids:
         fields = stat_of(pid)
@@ -80,7 +86,9 @@ def usage(pids: Iterable[int]) -> Tuple[float, int]:
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since it started; 0 when it does not say."""
+    """How many processes the kernel has killed for want of memory since it started; 0 when it does
+    not say.
+    """
     try:
         with open("/proc/vmstat") as file:
             for line in file:

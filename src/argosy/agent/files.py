@@ -1,4 +1,6 @@
-"""Puts the code and the files of a task in place on the host: a copy of `workdir`, and its file mounts."""
+"""Puts the code and the files of a task in place on the host: a copy of `workdir`, and its file
+mounts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ class FilesError(Exception):
 
 
 def put(work: str, workdir: str, mounts: List[Dict[str, Any]], home: str) -> None:
-    """Make the folder `work` with a copy of `workdir` ("": empty), then the mounts. May be repeated.
+    """Make the folder `work` with a copy of `workdir` ("": empty), then the mounts. May be
+    repeated.
 
     A mount's relative destination lies in `work`, `~/x` in the home, an absolute one where it says.
     Raises FilesError.
@@ -71,7 +74,9 @@ def _download(source: str, target: str) -> None:
 
 
 def copy_folder(source: str, target: str) -> None:
-    """Copy what is in a folder, without what its ignore file names. Links stay links. Raises OSError."""
+    """Copy what is in a folder, without what its ignore file names. Links stay links. Raises
+    OSError.
+    """
     if not os.path.isdir(source):
         raise FilesError("%s: no such folder on this host" % source)
     rules = rules_of(source)
@@ -88,7 +93,9 @@ def copy_folder(source: str, target: str) -> None:
 
 
 def rules_of(folder: str) -> List[Rule]:
-    """The rules of its `.skyignore`, else of its `.gitignore`; the git folder itself is never copied."""
+    """The rules of its `.skyignore`, else of its `.gitignore`; the git folder itself is never
+    copied.
+    """
     for name in IGNORE_FILES:
         try:
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
@@ -138,7 +145,9 @@ def _translate(glob: str) -> str:
 
 
 def ignores(rules: List[Rule], path: str, folder: bool) -> bool:
-    """Whether the rules leave out a path (relative, with slashes); the last rule that matches decides."""
+    """Whether the rules leave out a path (relative, with slashes); the last rule that matches
+    decides.
+    """
     for pattern, keeps, only_folders in reversed(rules):
         if (folder or not only_folders) and pattern.fullmatch(path):
             return not keeps

@@ -1,8 +1,10 @@
-"""The host's reservation file: who holds which GPU, honoured by all servers and users of one machine.
+"""The host's reservation file: who holds which GPU, honoured by all servers and users of one
+machine.
 
-A JSON file of entries {index: holder}, changed under flock. A holder is a process (boot id, pid, start time):
-the agent until the program runs, then the wrapper, so a reservation outlives a killed agent and never outlives
-its program. Indices are handed out by the control plane; this file only notices when two of them disagree.
+A JSON file of entries {index: holder}, changed under flock. A holder is a process (boot id, pid,
+start time): the agent until the program runs, then the wrapper, so a reservation outlives a killed
+agent and never outlives its program. Indices are handed out by the control plane; this file only
+notices when two of them disagree.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ class Reservations:
         self._path, self._boot = path, boot
 
     def take(self, indices: List[int], mark: str, holder: Identity) -> str:
-        """Hold the indices for a mark, or hand them on to a new holder; "" or who holds one of them instead."""
+        """Hold the indices for a mark, or hand them on to a new holder; "" or who holds one of them
+        instead.
+        """
         if not indices:
             return ""
         with _Locked(self._path) as file:

@@ -1,7 +1,8 @@
-"""What the nodes of one group share on this machine: network, address book, names, proxy, shared folders.
+"""What the nodes of one group share on this machine: network, address book, names, proxy, shared
+folders.
 
-Several agents of one machine may serve one group (virtual hosts): they share `groups/GROUP/` and its network,
-which is ended by the last of them to leave.
+Several agents of one machine may serve one group (virtual hosts): they share `groups/GROUP/` and
+its network, which is ended by the last of them to leave.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import shutil
 import sys
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .child import Child
 from .loop import Loop
@@ -20,6 +21,11 @@ from .processes import folder as folders
 
 Ready = Callable[[Optional[str]], None]
 """Called with None when the network is there, else with what went wrong."""
+
+
+ENDING: Set[str] = set()
+"""Folders of groups whose network is just being ended."""
+ENDING_RETRY = 0.02
 
 
 class Group:
@@ -36,7 +42,10 @@ class Group:
         self._asking: List[Ready] = []
         self._waiting: List[Ready] = []
         self._nodes: List[str] = []
+        self._wanted_again: Optional[Callable[[], bool]] = None
+        """Set once this agent has left the group."""
         self._proxied = ""
+        self._full: Optional[Tuple[Any, Any, Dict[str, Any]]] = None
 
     @property
     def names_work(self) -> bool:
@@ -53,19 +62,24 @@ class Group:
         return True
 
     def full_book(self) -> Dict[str, Any]:
-        """The book, with the addresses that are known here where it has none yet."""
-        nodes = [
-            dict(node, address=node.get("address") or self.address(str(node["node"])))
-            for node in self.book["nodes"]
-        ]
-        return dict(self.book, nodes=nodes)
+        """The book, with the addresses known here where it has none yet; not to be changed."""
+        known = self._full
+        if known is None or known[0] is not self.book or known[1] is not self.network:
+            nodes = [
+                dict(node, address=node.get("address") or self.address(str(node["node"])))
+                for node in self.book["nodes"]
+            ]
+            known = self._full = (self.book, self.network, dict(self.book, nodes=nodes))
+        return known[2]
 
     def address(self, node: str) -> str:
         """The address of a node here, "" while there is none."""
         return self.network.nodes.get(node, "") if self.network is not None else ""
 
     def make_folders(self) -> None:
-        """The folders that the programs of the group share; says that this agent uses them. Raises OSError."""
+        """The folders that the programs of the group share; says that this agent uses them. Raises
+        OSError.
+        """
         for name in ("shared", "checkpoints", "users"):
             os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
         path = os.path.join(self.folder, "users", safe_name(self._home))
@@ -83,7 +97,7 @@ class Group:
         return path
 
     def ensure(self, nodes: List[str], ready: Ready) -> None:
-        """See that the network exists with these nodes, those of the book and the balanced tasks."""
+        """Ensure the network with these nodes, those of the book and the balanced tasks."""
         wanted = [node["node"] for node in self.book["nodes"]] + nodes
         self._nodes = list(dict.fromkeys(self._nodes + wanted))
         self._waiting.append(ready)
@@ -93,6 +107,9 @@ class Group:
     def _build(self) -> None:
         """One build for all that asked until now."""
         if self._child is not None or not self._waiting:
+            return
+        if self.folder in ENDING:
+            self._loop.after(ENDING_RETRY, self._build)
             return
         asking, self._waiting, self._asking = self._waiting, [], self._waiting
         assert asking is self._asking
@@ -112,6 +129,9 @@ class Group:
         if record is not None:
             self.network = network.from_record(record)
             self._proxied = ""
+        if self._wanted_again is not None:
+            self._leave()
+            return
         asking, self._asking = self._asking, []
         for ready in asking:
             ready(error)
@@ -141,7 +161,9 @@ class Group:
         return dict(self.network.balanced) if self.network is not None else {}
 
     def update_proxy(self, healthy_here: Dict[str, bool]) -> None:
-        """Tell the proxy which nodes to use; what this agent knows of its own attempts is newer than the book."""
+        """Tell the proxy which nodes to use; what this agent knows of its own attempts is newer
+        than the book.
+        """
         if self.network is None or not self.network.balanced:
             return
         services = []
@@ -167,11 +189,18 @@ class Group:
             except (OSError, network.NetworkError) as error:
                 sys.stderr.write("network of %s: %s\n" % (self.facts["id"], error))
 
-    def leave(self) -> None:
-        """This agent needs the group no more; the last one ends the network. Shared files stay."""
-        if self._child is not None:
-            self._child.drop()
-            self._child = None
+    def leave(self, wanted_again: Callable[[], bool] = lambda: False) -> None:
+        """This agent needs the group no more; the last one ends the network. Shared files stay.
+
+        A network that is just being built is ended after that, unless it is then `wanted_again`.
+        """
+        self._wanted_again = wanted_again
+        if self._child is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._wanted_again is not None and self._wanted_again():
+            return
         users = os.path.join(self.folder, "users")
         try:
             os.unlink(os.path.join(users, safe_name(self._home)))
@@ -182,9 +211,14 @@ class Group:
         if found is None or left:
             return
         mode = isolated if found.mode == "isolated" else host
-        record = found.record()
+        record, folder = found.record(), self.folder
         self.network = None
-        Child(self._loop, lambda: mode.destroy(record), lambda *_: None)
+        ENDING.add(folder)
+        try:
+            Child(self._loop, lambda: mode.destroy(record), lambda *_: ENDING.discard(folder))
+        except OSError as error:
+            ENDING.discard(folder)
+            sys.stderr.write("network of %s: %s\n" % (self.facts["id"], error))
 
     def remove(self) -> None:
         """Remove the shared folder too (after `forget`)."""

@@ -1,8 +1,8 @@
 """Commands that are run inside a living attempt: `exec`, and probes that are commands.
 
-A guest is a child of the agent in the attempt's namespaces, environment, working directory and user, with a
-terminal or with pipes. It ends with the agent's end of it (SIGHUP, then SIGKILL), and at the latest with the
-attempt: it bears its mark.
+A guest is a child of the agent in the attempt's namespaces, environment, working directory and
+user, with a terminal or with pipes. It ends with the agent's end of it (SIGHUP, then SIGKILL), and
+at the latest with the attempt: it bears its mark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ KILL_AFTER = 2.0
 
 @dataclass(frozen=True)
 class Inside:
-    """Where a guest runs: beside the program `pid`, or (spec None) only in its folder and environment."""
+    """Where a guest runs: beside the program `pid`, or (spec None) only in its folder and
+    environment.
+    """
 
     pid: int
     env: Dict[str, str]
@@ -34,7 +36,9 @@ class Inside:
 
 
 class Guest:
-    """One command. `out` and `err` are to be read (err is -1 with a terminal), `into` is to be written."""
+    """One command. `out` and `err` are to be read (err is -1 with a terminal), `into` is to be
+    written.
+    """
 
     def __init__(self, loop: Loop, inside: Inside, argv: List[str], tty: bool) -> None:
         """Fork and execute. Raises OSError."""
@@ -128,4 +132,3 @@ def _become(inside: Inside, argv: List[str], fds: List[int], tty: bool) -> None:
         os._exit(126)
     finally:
         os._exit(127)
-

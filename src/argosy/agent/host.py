@@ -1,7 +1,8 @@
 """The agent's memory of what it was told and what became of it: leases, groups, attempts, reports.
 
-Assignments and serials are per lease. Silence about a lease changes nothing; only an assignment that does not
-list an attempt, or a release, ends it. A lease that was released is never taken again.
+Assignments and serials are per lease. Silence about a lease changes nothing; only an assignment
+that does not list an attempt, or a release, ends it. A lease that was released is never taken
+again.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from . import facts
 from .attempts import Attempt
 from .decide import Stage
 from .groups import Group
+from .loop import Timer
 from .naming import safe_name
 from .place import Place
+from .request import write_peers
 
 RELEASED_MAX = 2000
 EVENTS_MAX = 200
 REVIVE_EVERY = 5.0
 USAGE_EVERY = 10.0
+CAP_AFTER = 1.0
+ACK_AFTER = 0.02
+"""Nobody waits for "taken" and "preparing": they are told so much later, with what follows."""
 LOGS_MAX_BYTES = 20 << 30
 """What the logs of ended attempts may take together; then the oldest go."""
 
@@ -29,7 +35,9 @@ Message = Dict[str, Any]
 
 
 class Host:
-    """All leases of one agent. `send` gives a message to every control stream; whether there was one."""
+    """All leases of one agent. `send` gives a message to every control stream; whether there was
+    one.
+    """
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -40,7 +48,8 @@ class Host:
         """Called when the last lease is gone."""
         self._gone_calls: Dict[str, List[Callable[[], None]]] = {}
         self._changed: Set[str] = set()
-        self._full = self._scheduled = False
+        self._full = self._capping = False
+        self._reporting: Optional[Timer] = None
         self._events: List[Message] = []
         self._ticking = False
         self._usage_at = 0.0
@@ -50,7 +59,7 @@ class Host:
     def adopt(self) -> None:
         """Take over everything that an earlier life of the agent has written down."""
         journal = self.place.journal
-        for name, lease in list(journal.of("lease").items()):
+        for lease in list(journal.of("lease").values()):
             group = self._group(lease["group"])
             book = journal.get("book", str(lease["group"]["id"]))
             if book:
@@ -62,11 +71,21 @@ class Host:
             lease = journal.of("lease")[record["lease"]]
             task = journal.get("task", name) or {}
             self._add(record, task, self._group(lease["group"])).adopt()
+        self._leave_forgotten_groups()
         for attempt in list(self.attempts.values()):
             attempt.advance()
         for name in list(journal.of("lease")):
             self._settle(name)
         self._tick()
+
+    def _leave_forgotten_groups(self) -> None:
+        """A life that was killed just after its last lease of a group was gone may not have left it."""
+        place, used = self.place, {group.folder for group in self.groups.values()}
+        groups = os.path.join(place.shared, "groups")
+        for name in os.listdir(groups) if os.path.isdir(groups) else []:
+            users = os.path.join(groups, name, "users", safe_name(place.home))
+            if os.path.join(groups, name) not in used and os.path.exists(users):
+                Group(place.loop, place.shared, place.home, {"id": name}).leave()
 
     # -- what the server says -------------------------------------------------------------------
 
@@ -84,7 +103,7 @@ class Host:
                 return
             if serial == _serial(known["serial"]):
                 self._take_book(message)
-                self._changed_lease(name)
+                self._changed_lease(name, ACK_AFTER)
                 return
         journal.put("lease", name, {"serial": list(serial), "group": message["group"]})
         group = self._group(message["group"])
@@ -96,7 +115,7 @@ class Host:
         for attempt in self._of_lease(name):
             if attempt.id not in listed:
                 self._drop(attempt)
-        self._changed_lease(name)
+        self._changed_lease(name, ACK_AFTER)
         self._tick()
 
     def _order(self, lease: str, order: Message, tasks: Message, group: Group) -> None:
@@ -131,7 +150,9 @@ class Host:
         self.place.loop.soon(attempt.advance)
 
     def release(self, lease: str) -> None:
-        """End everything of a lease, then forget it; unknown is remembered, so that it never starts."""
+        """End everything of a lease, then forget it; unknown is remembered, so that it never
+        starts.
+        """
         journal = self.place.journal
         known = journal.get("lease", lease)
         if known is None:
@@ -192,7 +213,7 @@ class Host:
         for attempt in self.attempts.values():
             if attempt.group is group and attempt.record.get("prepared"):
                 if attempt.stage is not Stage.ENDED:
-                    self._quietly(attempt.write_peers)
+                    self._quietly(lambda attempt=attempt: write_peers(attempt))  # type: ignore[misc]
         self._update_proxy(group)
 
     def _quietly(self, action: Callable[[], None]) -> None:
@@ -203,6 +224,8 @@ class Host:
             self._event("", "", "write-failed", "%s: %s" % (error.filename, error.strerror))
 
     def _update_proxy(self, group: Group) -> None:
+        if not group.book["balanced"]:
+            return
         healthy = {a.id: a.healthy for a in self.attempts.values() if a.group is group}
         self._quietly(lambda: group.update_proxy(healthy))
 
@@ -219,7 +242,8 @@ class Host:
         return [a for a in self.attempts.values() if a.record["lease"] == lease]
 
     def _attempt_changed(self, attempt: Attempt) -> None:
-        self._changed_lease(str(attempt.record["lease"]))
+        later = ACK_AFTER if attempt.stage is Stage.PREPARING else 0.0
+        self._changed_lease(str(attempt.record["lease"]), later)
         self._update_proxy(attempt.group)
         if attempt.stage is Stage.ENDED and attempt.record.get("dropped"):
             self._settle(str(attempt.record["lease"]))
@@ -238,7 +262,7 @@ class Host:
         self.place.journal.put("lease", lease, None)
         self._leave_group(str(known["group"]["id"]))
         self._full = True
-        self._schedule()
+        self._report_within(ACK_AFTER)
         for call in self._gone_calls.pop(lease, []):
             call()
         if not self.place.journal.of("lease"):
@@ -258,7 +282,7 @@ class Host:
         self.place.drop_prober(name)
         self.place.journal.put("book", name, None)
         if group is not None:
-            group.leave()
+            group.leave(lambda: name in self.groups)
 
     def _lay_down(self, attempt: Attempt) -> None:
         """An ended attempt that nobody needs: only its log stays, and who it was."""
@@ -267,10 +291,13 @@ class Host:
         attempt.close()
         self.place.journal.put("task", attempt.id, None)
         self.attempts.pop(attempt.id, None)
-        self._cap_logs()
+        if not self._capping:  # once for all that end together: it looks at every log there is
+            self._capping = True
+            self.place.loop.after(CAP_AFTER, self._cap_logs)
 
     def _cap_logs(self) -> None:
         """Free the logs of the oldest ended attempts when all together take too much."""
+        self._capping = False
         gone = [(n, r) for n, r in self.place.journal.of("attempt").items() if r.get("gone")]
         sizes = {name: _disk_bytes(os.path.join(self._folder(name), "output")) for name, _ in gone}
         total = sum(sizes.values())
@@ -301,22 +328,26 @@ class Host:
         return {"type": "report", "at": time.time(), "boot_id": self.place.boot, "leases": leases}
 
     def welcome(self) -> List[Message]:
-        """What a new control stream hears after the hello: the full report and events nobody heard."""
+        """What a new control stream hears after the hello: all, and events nobody heard."""
         events, self._events = self._events, []
-        return [self.full_report()] + events
+        return [self.full_report(), *events]
 
-    def _changed_lease(self, lease: str) -> None:
+    def _changed_lease(self, lease: str, within: float = 0.0) -> None:
         self._changed.add(lease)
-        self._schedule()
+        self._report_within(within)
 
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self.place.loop.soon(self.send_reports)
+    def _report_within(self, seconds: float) -> None:
+        """Tell all that has changed in one report, so many seconds from now at the latest."""
+        when = self.place.loop.now() + seconds if seconds else 0.0
+        if self._reporting is not None and self._reporting.when <= when:
+            return
+        if self._reporting is not None:
+            self._reporting.cancel()
+        self._reporting = self.place.loop.at(when, self.send_reports)
 
     def send_reports(self) -> None:
         """Tell what has changed; an attempt that was dropped is forgotten once its end was told."""
-        self._scheduled = False
+        self._reporting = None
         changed, self._changed = self._changed, set()
         reports = {name: self.lease_report(name) for name in changed}
         found = {name: report for name, report in reports.items() if report is not None}
@@ -343,12 +374,14 @@ class Host:
             "code": code, "text": text,
         }  # fmt: skip
         if not self.send(message):
-            self._events = self._events[-EVENTS_MAX + 1 :] + [message]
+            self._events = [*self._events[-EVENTS_MAX + 1 :], message]
 
     # -- what ticks while something is held -----------------------------------------------------
 
     def _tick(self) -> None:
-        """Every few seconds while there are leases: networks revived, usage told, the journal flushed."""
+        """Every few seconds while there are leases: networks revived, usage told, the journal
+        flushed.
+        """
         if self._ticking or not self.place.journal.of("lease"):
             return
         self._ticking = True
@@ -383,23 +416,15 @@ class Host:
         for name, record in self.place.journal.of("attempt").items():
             if group in ("", record["group"]) and record["stage"] == int(Stage.ENDED):
                 order = record["order"]
-                found.append(
-                    {
-                        "attempt": name,
-                        "group": record["group"],
-                        "lease": record["lease"],
-                        "node": order["node"],
-                        "task": order["task"],
-                        "number": order["number"],
-                        "incarnation": order["incarnation"],
-                        "outcome": record.get("outcome"),
-                        "exit_code": record.get("exit_code"),
-                        "signal": record.get("signal"),
-                        "cause": record.get("cause", ""),
-                        "at": record["at"],
-                        "log_bytes": _disk_bytes(os.path.join(self._folder(name), "output")),
-                    }  # fmt: skip
-                )
+                entry = {
+                    "attempt": name, "group": record["group"], "lease": record["lease"],
+                    "node": order["node"], "task": order["task"], "number": order["number"],
+                    "incarnation": order["incarnation"], "outcome": record.get("outcome"),
+                    "exit_code": record.get("exit_code"), "signal": record.get("signal"),
+                    "cause": record.get("cause", ""), "at": record["at"],
+                    "log_bytes": _disk_bytes(os.path.join(self._folder(name), "output")),
+                }  # fmt: skip
+                found.append(entry)
         return found
 
     def log_of(self, name: str) -> Tuple[str, Optional[Attempt]]:

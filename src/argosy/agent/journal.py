@@ -1,9 +1,11 @@
-"""What an agent must still know after a kill -9: values by (kind, id), in an append-only file of JSON lines.
+"""What an agent must still know after a kill -9: values by (kind, id), in an append-only file of
+JSON lines.
 
-Each line sets one value, or removes it (null). A last line that was torn is cut off; any other line that cannot
-be read is skipped and counted. Blocks are reserved ahead, so that a disk that fills up does not stop the agent
-at once; when even they are used up, lines wait in memory and are written as soon as there is room. The file is
-rewritten (new file, fsync, rename) when most of it is out of date.
+Each line sets one value, or removes it (null). A last line that was torn is cut off; any other line
+that cannot be read is skipped and counted. Blocks are reserved ahead, so that a disk that fills up
+does not stop the agent at once; when even they are used up, lines wait in memory and are written as
+soon as there is room. The file is rewritten (new file, fsync, rename) when most of it is out of
+date.
 
 It is not synced line by line: a power cut also ends what runs here, and the boot id tells.
 """
@@ -68,7 +70,9 @@ class Journal:
         return self.of(kind).get(name)
 
     def put(self, kind: str, name: str, value: Optional[Value]) -> None:
-        """Set a value (None removes it); it is on disk when this returns, unless `behind` says otherwise."""
+        """Set a value (None removes it); it is on disk when this returns, unless `behind` says
+        otherwise.
+        """
         self._set(kind, name, value)
         line = json.dumps([kind, name, value], separators=(",", ":"), ensure_ascii=True)
         self._waiting.append(line.encode("ascii") + b"\n")

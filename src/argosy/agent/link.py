@@ -1,7 +1,8 @@
-"""The agent's door: a unix socket, one JSON object a line; the first line of a stream says what it is for.
+"""The agent's door: a unix socket, one JSON object a line; the first line of a stream says what it
+is for.
 
-A stream that is slow to read is not written to without bound: whoever sends much (`logs`, `exec`) waits for
-`on_drained`. Control streams get heartbeats, and the newest one of a server wins.
+A stream that is slow to read is not written to without bound: whoever sends much (`logs`, `exec`)
+waits for `on_drained`. Control streams get heartbeats, and the newest one of a server wins.
 """
 
 from __future__ import annotations
@@ -168,7 +169,9 @@ class Stream:
             self.on_end()
 
     def fail(self, error: str, code: str, text: str, hints: Optional[List[str]] = None) -> None:
-        """Send an error line and end the stream. `error` is the name of its class in the control plane."""
+        """Send an error line and end the stream. `error` is the name of its class in the control
+        plane.
+        """
         self.send({"error": error, "code": code, "text": text, "hints": hints or []})
         self.close()
 
@@ -188,10 +191,14 @@ class Stream:
 
 
 class Server:
-    """Listens on a socket in a folder; every stream's first line goes to `on_first(stream, message)`."""
+    """Listens on a socket in a folder; every stream's first line goes to `on_first(stream,
+    message)`.
+    """
 
     def __init__(self, loop: Loop, name: str, on_first: Callable[[Stream, Message], None]) -> None:
-        """Bind `name` in the current directory (a relative path: absolute ones are limited to 107 bytes)."""
+        """Bind `name` in the current directory (a relative path: absolute ones are limited to 107
+        bytes).
+        """
         self._loop, self._on_first = loop, on_first
         try:
             os.unlink(name)

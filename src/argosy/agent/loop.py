@@ -1,7 +1,8 @@
 """The agent's event loop: descriptors, timers, and nothing that ticks by itself.
 
-Small on purpose (asyncio would cost half of the agent's memory). Callbacks must not block. A callback that
-raises is reported to `on_error` and the loop goes on: one broken request must not end an agent.
+Small on purpose (asyncio would cost half of the agent's memory). Callbacks must not block. A
+callback that raises is reported to `on_error` and the loop goes on: one broken request must not end
+an agent.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class Loop:
         self._running = False
 
     def once(self, limit: Optional[float] = None) -> None:
-        """One round: wait for the first thing to do (`limit` seconds at most), and do what is due."""
+        """One round: wait for something to do (`limit` seconds at most), do what is due."""
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         wait = limit

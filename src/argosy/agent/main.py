@@ -58,7 +58,9 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 def _options(words: List[str]) -> Optional[Dict[str, str]]:
-    """`--name value` pairs (no argparse: it would cost every agent a megabyte); None when malformed."""
+    """`--name value` pairs (no argparse: it would cost every agent a megabyte); None when
+    malformed.
+    """
     options: Dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -80,7 +82,7 @@ def _options(words: List[str]) -> Optional[Dict[str, str]]:
 
 
 def package_command(code: str) -> List[str]:
-    """How to run code that may import `agent` in a small interpreter, from a zip file or a folder."""
+    """How to run code that may import `agent`, from a zip file or a folder, frugally."""
     here = os.path.dirname(os.path.abspath(__file__))
     start = "import sys; sys.path.append(sys.argv[1]); sys.dont_write_bytecode = True; "
     return [sys.executable, "-I", "-S", "-c", start + code, os.path.dirname(here)]
@@ -111,7 +113,9 @@ def run(options: Dict[str, str]) -> int:
 
 
 def _locked(home: str) -> bool:
-    """Become the only agent of the folder; waits a moment, for a child that a killed agent has just forked."""
+    """Become the only agent of the folder; waits a moment, for a child that a killed agent has just
+    forked.
+    """
     lock = os.open(os.path.join(home, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -126,7 +130,9 @@ def _locked(home: str) -> bool:
 
 
 def _detached(home: str) -> bool:
-    """Go on in a process of one's own, with `agent.log` as its output; False in the caller, once it listens."""
+    """Go on in a process of one's own, with `agent.log` as its output; False in the caller, once it
+    listens.
+    """
     ready, told = os.pipe()
     if os.fork():
         os.close(told)
@@ -220,7 +226,9 @@ class Agent:
         Child(self.loop, lambda: trial.trial(shared), answer)
 
     def run(self) -> None:
-        """Serve until idle for long enough, or told to end (SIGTERM): what runs goes on in either case."""
+        """Serve until idle for long enough, or told to end (SIGTERM): what runs goes on in either
+        case.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.on_signal(number, self.loop.stop)
         self._idle()

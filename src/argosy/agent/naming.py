@@ -14,7 +14,9 @@ def digest(*parts: str) -> str:
 
 
 def safe_name(text: str) -> str:
-    """A file name for any text: the same for the same text, another for another, mostly the text itself."""
+    """A file name for any text: the same for the same text, another for another, mostly the text
+    itself.
+    """
     plain = all(c.isascii() and (c.isalnum() or c in "-_.") for c in text)
     if text and plain and text[0] != ".":
         name = text

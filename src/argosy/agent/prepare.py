@@ -1,4 +1,6 @@
-"""Everything that an attempt needs before `setup` and `run`: its network, its files, its GPUs; all at once."""
+"""Everything that an attempt needs before `setup` and `run`: its network, its files, its GPUs; all
+at once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ GPU_RETRY = 2.0
 
 
 class Preparation:
-    """One attempt's preparation. `on_end` is called once: `problem` "" means that `found` is complete."""
+    """One attempt's preparation. `on_end` is called once: `problem` "" means that `found` is
+    complete.
+    """
 
     def __init__(
         self, place: Place, group: Group, lease: str, task: Dict[str, Any], order: Dict[str, Any]
@@ -80,7 +84,9 @@ class Preparation:
             self._done("gpus")
 
     def _put_files(self) -> None:
-        """The working directory is the node's, kept over attempts on a lease: `setup` need not run again."""
+        """The working directory is the node's, kept over attempts on a lease: `setup` need not run
+        again.
+        """
         workdir = str(self._task.get("workdir") or "")
         mounts = list(self._task.get("file_mounts") or [])
         setup = str(self._task.get("setup") or "")

@@ -1,7 +1,7 @@
 """Finds out whether an attempt is ready: by HTTP, by TCP, by a command, or by a line of its log.
 
-HTTP and TCP questions go through one `net` prober per network. A probe ticks while its attempt runs, never
-faster than its interval; without a probe an attempt is healthy as soon as it runs.
+HTTP and TCP questions go through one `net` prober per network. A probe ticks while its attempt
+runs, never faster than its interval; without a probe an attempt is healthy as soon as it runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Ready:
 
 
 def read_ready(value: Optional[Mapping[str, Any]]) -> Optional[Ready]:
-    """A probe from the protocol's map: `{"kind": "http", ...}`, or as in the file `{"http": "/health", ...}`."""
+    """A probe from the protocol's map: `{"kind": "http", ...}`, or as in the file `{"http":
+    "/health", ...}`.
+    """
     if not value:
         return None
     known = {
@@ -59,15 +61,16 @@ class Prober:
         self._prober: Optional[probe.Prober] = None
 
     def ask(self, node: str, ready: Ready, answer: Answered) -> None:
-        """Ask once; `answer(ok, detail)` is called. An answer that never comes counts as a failure."""
+        """Ask once; `answer(ok, detail)` is called, also when no answer can come."""
         try:
             if self._prober is None:
                 self._prober = probe.Prober(self._net)
                 self._loop.on_read(self._prober.fd, self._read)
             number = self._prober.ask(node, ready.kind, ready.port, ready.path, ready.timeout)
         except (OSError, network.NetworkError) as error:
+            words = "cannot probe: %s" % error
             self._broken()
-            self._loop.soon(lambda: answer(False, "cannot probe: %s" % error))
+            self._loop.soon(lambda: answer(False, words))
             return
         self._asked[number] = answer
 

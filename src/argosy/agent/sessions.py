@@ -1,26 +1,24 @@
-"""The ops that are about one attempt: logs, exec, put, get, forward. One object per stream."""
+"""The ops that are about one attempt: exec, put, get, forward. One object per stream."""
 
 from __future__ import annotations
 
 import base64
 import os
-import re
 import socket
-from typing import Any, Dict, List, Optional, Pattern
+from typing import Any, List, Optional
 
 from .attempts import Attempt
 from .child import Child
 from .host import Host
 from .link import Message, Stream
-from .logs.log import CHUNK, Lines, Log
+from .logs.log import CHUNK
 from .net import forward, network
 
-LINE_LONGEST = 4 << 20
 DRAIN_READS = 20
 """A pipe holds less than so many chunks; what comes later is not the command's own."""
 
 
-def _encoded(data: bytes) -> str:
+def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
@@ -37,124 +35,6 @@ def attempt_of(host: Host, stream: Stream, message: Message) -> Optional[Attempt
             "NotFound", "agent/no-attempt", text, ["`argosy status` shows the live attempts"]
         )
     return attempt
-
-
-class Logs:
-    """`logs`: chunks from an offset, a number of last lines, or a time; filtered; followed."""
-
-    def __init__(self, host: Host, stream: Stream, message: Message) -> None:
-        self._stream, self._tailer = stream, host.place.tailer
-        self._done = True  # until all below is in place
-        try:
-            self._path, attempt = host.log_of(str(message["attempt"]))
-            self._pattern = _pattern(message.get("grep"))
-            self._log = attempt.log() if attempt is not None else Log(self._path)
-        except LookupError as error:
-            stream.fail("NotFound", "agent/no-log", str(error))
-            return
-        except re.error as error:
-            stream.fail("InputError", "agent/bad-grep", "not a regular expression: %s" % error)
-            return
-        except OSError as error:
-            stream.fail(
-                "InfraError", "agent/log-unreadable", "%s: %s" % (self._path, error.strerror)
-            )
-            return
-        self._own = attempt is None
-        self._lines = Lines(LINE_LONGEST)
-        self._line_offset = 0
-        self._left = message.get("max_bytes")
-        if not self._tailer.refresh(self._path):
-            self._log.poll()
-        self._next = self._first_offset(message)
-        until = message.get("until")
-        self._stop = self._log.offset_until(float(until)) if until is not None else None
-        self._follow = bool(message.get("follow")) and until is None
-        if self._follow:
-            self._follow = self._tailer.follow(self._path, self._more)
-        self._line_offset = self._next
-        stream.on_drained = self._more
-        stream.on_end = self._close
-        self._done = False
-        self._more()
-
-    def _first_offset(self, message: Message) -> int:
-        log = self._log
-        if message.get("offset") is not None:
-            start = int(message["offset"])
-        elif message.get("since") is not None:
-            start = log.offset_since(float(message["since"]))
-        else:
-            start = 0
-        if message.get("tail") is not None and self._pattern is None:
-            start = max(start, log.offset_of_tail(int(message["tail"])))
-        return start
-
-    def _more(self) -> None:
-        """Send what there is, as long as the stream takes it."""
-        if not self._done and not self._own and not self._tailer.growing(self._path):
-            self._log, self._own = Log(self._path), True  # the attempt has ended and closed its own
-            self._log.poll()
-        while not self._done and not self._stream.full:
-            limit = CHUNK if self._stop is None else min(CHUNK, self._stop - self._next)
-            start, data = self._log.read(self._next, limit) if limit > 0 else (self._next, b"")
-            if start > self._next:
-                self._stream.send({"gap": [self._next, start]})
-                self._lines.rest()
-                self._next = self._line_offset = start
-            if not data:
-                self._at_end()
-                return
-            self._next = start + len(data)
-            self._give(start, data)
-
-    def _give(self, start: int, data: bytes) -> None:
-        if self._pattern is None:
-            self._send(start, data)
-            return
-        for line in self._lines.feed(data):
-            if self._pattern.search(line):
-                self._send(self._line_offset, line)
-            self._line_offset += len(line)
-
-    def _send(self, offset: int, data: bytes) -> None:
-        if self._left is not None:
-            data = data[: self._left]
-            self._left -= len(data)
-        for place in range(0, len(data), CHUNK):
-            part = data[place : place + CHUNK]
-            at = self._log.time_at(offset + place)
-            self._stream.send({"offset": offset + place, "at": at, "data": _encoded(part)})
-        if self._left is not None and self._left <= 0:
-            self._finish()
-
-    def _at_end(self) -> None:
-        if self._follow and self._tailer.growing(self._path):
-            return
-        if self._pattern is not None:
-            line = self._lines.rest()
-            if line and self._pattern.search(line):
-                self._send(self._line_offset, line)
-        self._finish()
-
-    def _finish(self) -> None:
-        if not self._done:
-            self._done = True
-            self._stream.send({"end": self._next})
-            self._stream.close()
-            self._close()
-
-    def _close(self) -> None:
-        self._done = True
-        self._tailer.unfollow(self._path, self._more)
-        if self._own:
-            self._own = False
-            self._log.close()
-        self._stream.close()
-
-
-def _pattern(text: Optional[str]) -> Optional[Pattern[bytes]]:
-    return re.compile(text.encode("utf-8")) if text else None
 
 
 class Exec:
@@ -200,7 +80,7 @@ class Exec:
             self._loop.on_read(fd, None)
             self._open.pop(fd, None)
             return
-        self._stream.send({self._open[fd]: _encoded(data)})
+        self._stream.send({self._open[fd]: encoded(data)})
         if self._stream.full:
             for other in self._open:
                 self._loop.on_read(other, None)
@@ -251,13 +131,15 @@ class Exec:
                 self._guest.close_input()
 
     def _ended(self) -> None:
-        """The command has ended: what it wrote is sent, and nobody waits for who still holds its pipes."""
+        """The command has ended: what it wrote is sent, and nobody waits for who still holds its
+        pipes.
+        """
         for fd in list(self._open):
             for _ in range(DRAIN_READS):
                 data = self._read(fd)
                 if not data:
                     break
-                self._stream.send({self._open[fd]: _encoded(data)})
+                self._stream.send({self._open[fd]: encoded(data)})
         status = self._guest.status or 0
         if os.WIFSIGNALED(status):
             self._stream.send({"signal": os.WTERMSIG(status)})
@@ -403,7 +285,7 @@ class Get:
                 self._stream.send({"end": True, "mode": self._mode})
                 self._close()
                 return
-            self._stream.send({"data": _encoded(data)})
+            self._stream.send({"data": encoded(data)})
 
     def _close(self) -> None:
         file = getattr(self, "_file", None)
@@ -422,7 +304,9 @@ def _pack(path: str, archive: str) -> None:
 
 
 class Forward:
-    """`forward`: the stream becomes a TCP connection to a port of the node, made from its own network."""
+    """`forward`: the stream becomes a TCP connection to a port of the node, made from its own
+    network.
+    """
 
     def __init__(self, host: Host, stream: Stream, message: Message) -> None:
         attempt = attempt_of(host, stream, message)

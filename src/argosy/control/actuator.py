@@ -14,12 +14,12 @@ from argosy.clock import Clock
 from argosy.control import planning
 from argosy.control.entry import Entry
 from argosy.control.links import AgentLink
-from argosy.discovery.assignment import compose
+from argosy.discovery.assignment import book_fields, compose
 from argosy.errors import NEVER, AccessError, ArgosyError, CapacityError, InfraError
 from argosy.infra.api import Infra
 from argosy.model.action import Acquire, Action, Assign, LeaseRequest, Release, Replan
-from argosy.model.group import Group
-from argosy.model.ids import InfraName, LeaseId
+from argosy.model.group import Book, Group
+from argosy.model.ids import GroupId, InfraName, LeaseId
 from argosy.model.observed import Refusal
 
 log = logging.getLogger("argosy.control.actuator")
@@ -59,6 +59,7 @@ class Actuator:
         self._infras, self._clock, self._rim = infras, clock, rim
         self._under_way: set[str] = set()
         self._done_at: dict[str, float] = {}
+        self._book: tuple[Book | None, GroupId, dict[str, Any]] = (None, GroupId(""), {})
 
     def perform(self, entry: Entry, action: Action) -> None:
         """Begin an action, unless it is under way or was just done."""
@@ -157,10 +158,17 @@ class Actuator:
         key = f"assign {action.lease} {action.serial}"
         if not link.has(action.lease, action.serial):
             cards = infra.gpu_indices(action.lease) if isinstance(infra, HoldsCards) else ()
-            message = compose(group, action, paths={}, gpu_indices=cards)
+            book = self._book_fields(group, action.book)
+            message = compose(group, action, paths={}, gpu_indices=cards, book=book)
             link.post(action.lease, action.serial, message)
         elif self._clock.now() - self._done_at.get(key, 0.0) > AGAIN_AFTER:
             link.repeat(action.lease)
         else:
             return
         self._done_at[key] = self._clock.now()
+
+    def _book_fields(self, group: Group, book: Book) -> dict[str, Any]:
+        """The book for the agents; one object for all assignments of a decision, which share it."""
+        if self._book[0] is not book or self._book[1] != group.id:
+            self._book = (book, group.id, book_fields(group.spec, book))
+        return self._book[2]

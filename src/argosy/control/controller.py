@@ -34,6 +34,7 @@ log = logging.getLogger("argosy.control")
 TICK: Final = 2.0  # seconds; while groups live
 GAP: Final = 5.0  # a tick that comes so late was a gap
 WAKE_MOST: Final = 3600.0
+REST_MOST: Final = 0.05  # after a decision, before the next on the same group
 STORE_RETRY: Final = 2.0  # after a full disk or a broken store
 
 
@@ -135,7 +136,10 @@ class Controller:
         try:
             while entry.dirty and not entry.broken and not self._closed:
                 entry.dirty = False
+                began = self.clock.now()
                 await self._once(entry)
+                # As long as the decision took: so what comes in meanwhile is decided on together.
+                await self.clock.sleep(min(REST_MOST, self.clock.now() - began))
         finally:
             entry.worker = None
             if entry.dirty and not entry.broken:

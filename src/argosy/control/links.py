@@ -69,6 +69,7 @@ class AgentLink:
         self._wanted = asyncio.Event()
         self._idle_since = clock.now()
         self._cpu: dict[str, tuple[float, float]] = {}
+        self._book: tuple[Any, bytes] = (None, b"")  # the newest that was sent, and its JSON
 
     # What goes out
 
@@ -79,9 +80,18 @@ class AgentLink:
 
     def post(self, lease: LeaseId, serial: Serial, message: Mapping[str, Any]) -> None:
         """Send an assignment now, and again on every new connection."""
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        self._mailbox[lease] = (serial, line)
+        self._mailbox[lease] = (serial, self._encoded(message))
         self._wanted.set()
+
+    def _encoded(self, message: Mapping[str, Any]) -> bytes:
+        """One line; a book that several messages share is made into JSON once."""
+        book = message.get("book")
+        if book is None:
+            return _json(message) + b"\n"
+        if self._book[0] is not book:
+            self._book = (book, _json(book))
+        rest = _json({name: value for name, value in message.items() if name != "book"})
+        return rest[:-1] + b',"book":' + self._book[1] + b"}\n"
 
     def drop(self, lease: LeaseId) -> None:
         """The lease is gone: nothing is sent about it any more."""
@@ -190,3 +200,7 @@ class AgentLink:
             usage[AttemptId(attempt)] = Usage(percent, int(fact.get("rss_bytes", 0)))
             seen[attempt] = (at, cpu)
         self.usage, self._cpu = usage, seen
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

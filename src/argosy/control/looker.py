@@ -20,6 +20,7 @@ log = logging.getLogger("argosy.control.looker")
 
 LOOK_EVERY: Final = 1.0  # seconds, while a group is on the infra
 LOOK_TIMEOUT: Final = 60.0
+LOOK_SETTLES: Final = 0.004  # what is asked for at about the same time is seen in one look
 
 
 class Looker:
@@ -45,6 +46,7 @@ class Looker:
             try:
                 async with asyncio.timeout(every):
                     await self._asked.wait()
+                    await self._clock.sleep(LOOK_SETTLES)
             except TimeoutError:
                 pass
 

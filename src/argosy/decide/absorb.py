@@ -127,7 +127,7 @@ def _merge(draft: Draft, attempt: Attempt, seen: SeenAttempt) -> None:
     ran = seen.stage is Stage.RUNNING or seen.stage is Stage.STOPPING
     if ran or (seen.stage is Stage.ENDED and seen.cause in ("exit", "signal", "oom", "")):
         facts["started_at"] = attempt.started_at or draft.now
-    if seen.stage >= Stage.READY:
+    if "started_at" in facts or seen.stage is Stage.READY:
         facts["ready_at"] = attempt.ready_at or draft.now
     if seen.stage is Stage.ENDED:
         outcome = seen.outcome or Outcome.LOST
@@ -162,11 +162,13 @@ def _catch_up(draft: Draft, seen: SeenAttempt) -> None:
     """The world is an incarnation ahead: what the record knows of older ones is to be replaced."""
     if seen.incarnation == draft.get("incarnation"):
         return
-    draft.set(incarnation=seen.incarnation)
+    barrier = draft.issue_barrier()
+    draft.set(incarnation=seen.incarnation, gang_barrier=barrier)
     for node in list(draft.nodes.values()):
         attempt = draft.newest(node)
-        if attempt is not None and attempt.live:
-            draft.set_node(node.id, replace=True)
+        live = attempt is not None and attempt.live
+        again = {} if draft.ending else {"settled": None, "cause": "", "asked": False}
+        draft.set_node(node.id, barrier=barrier, replace=live or node.replace, **again)
 
 
 def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
@@ -181,6 +183,7 @@ def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
     if seen.incarnation < draft.get("incarnation"):
         return
     _catch_up(draft, seen)
+    node = draft.nodes[seen.node]
     before = draft.newest(node)
     if before is not None and before.live:
         _end(draft, before, Outcome.LOST, cause="superseded", text=f"attempt {seen.number} is here")
@@ -200,6 +203,8 @@ def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
     )
     draft.attempts[attempt.id] = attempt
     draft.set_node(seen.node, number=seen.number, attempt=seen.id, replace=False)
+    if not draft.ending:
+        draft.set_node(seen.node, settled=None, cause="")  # an older attempt had settled it
     if attempt.goal is Stage.RUNNING and node.barrier not in draft.get("started"):
         barrier = draft.issue_barrier()
         draft.set(started=(*draft.get("started"), barrier))

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from argosy.model.action import Action, Decision, Event, Limits, Reason
-from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase
+from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase, Placing
 from argosy.model.ids import ZERO, AttemptId, LeaseId, NodeId, Serial, serial_of
 from argosy.model.observed import Look, Observed, Report
-from argosy.model.spec import Execution, GroupSpec, TaskSpec
+from argosy.model.spec import EndsWith, Execution, GroupSpec, TaskSpec
 
 NEVER = float("inf")
 
@@ -54,6 +54,12 @@ class Draft:
         """The phase, with the edits so far."""
         phase: Phase = self.get("phase")
         return phase
+
+    @property
+    def placing(self) -> Placing:
+        """How far the gang is on its way to capacity, with the edits so far."""
+        placing: Placing = self.get("placing")
+        return placing
 
     @property
     def edited(self) -> bool:
@@ -101,10 +107,13 @@ class Draft:
     def verdict(self, task: TaskSpec) -> Outcome | None:
         """How the task ended; None: it has not. Once it is not None nothing of it is restarted."""
         settled = [node.settled for node in self.nodes_of(task)]
+        head = settled[0] if task.ends_with is EndsWith.HEAD else None
+        if head is Outcome.SUCCEEDED:
+            return head
         if Outcome.FAILED in settled:
             return Outcome.FAILED
-        if task.ends_with == "head" and settled[0] is not None:
-            return settled[0]
+        if head is not None:
+            return head
         if None in settled:
             return None
         if Outcome.LOST in settled:
@@ -130,11 +139,14 @@ class Draft:
         return report is not None and self.now - report.heard_at <= self.limits.suspect_after
 
     def due(self, deadline: float) -> bool:
-        """Whether a deadline that waits for a sighting has passed.
+        """Whether a deadline that waits for a sighting has passed; if not, wake when it does.
 
         After a gap of the controller every wait gets a fresh window of `suspect_after`.
         """
-        return self.now >= max(deadline, self.observed.looking_since + self.limits.suspect_after)
+        at = max(deadline, self.observed.looking_since + self.limits.suspect_after)
+        if self.now < at:
+            self.wake(at)
+        return self.now >= at
 
     # Edits
 
@@ -185,6 +197,18 @@ class Draft:
     def settle(self, node: NodeId, outcome: Outcome, cause: str) -> None:
         """Decide the fate of a node: it is not wanted any more."""
         self.set_node(node, settled=outcome, cause=cause, replace=False)
+
+    def stop(self, task: TaskSpec, cause: str) -> None:
+        """Nothing of a task is wanted any more. What had ended by itself stays as it ended."""
+        for node in self.nodes_of(task):
+            if node.settled is not None:
+                continue
+            attempt = self.newest(node)
+            if attempt is None or attempt.live or attempt.judged or attempt.outcome is None:
+                self.settle(node.id, Outcome.STOPPED, cause)
+            else:
+                self.set_attempt(attempt.id, judged=True)
+                self.settle(node.id, attempt.outcome, attempt.cause)
 
     # What is said
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argosy.decide.draft import Draft
-from argosy.model.group import Attempt, Node, Outcome, Stage, Verb
+from argosy.model.group import Attempt, Intent, Node, Outcome, Stage, Verb
 from argosy.model.ids import NodeId
 from argosy.model.spec import Restart, Scope, TaskSpec
 
@@ -22,15 +22,20 @@ def judge(draft: Draft) -> None:
     ends = []
     for node in draft.nodes.values():
         attempt = draft.newest(node)
-        if attempt is not None and attempt.stage is Stage.ENDED and not attempt.judged:
-            ends.append((attempt.outcome is not Outcome.LOST, node.id))
-    for _, node_id in sorted(ends, key=lambda end: end[0]):
-        _judge(draft, draft.nodes[node_id])
+        if attempt is not None and not attempt.live and not attempt.judged:
+            ends.append(attempt)
+    for attempt in sorted(ends, key=_innocence):
+        _judge(draft, draft.nodes[attempt.node], draft.attempts[attempt.id])
 
 
-def _judge(draft: Draft, node: Node) -> None:
-    attempt = draft.newest(node)
-    assert attempt is not None
+def _innocence(attempt: Attempt) -> int:
+    """Lost hosts come first: what a sibling did afterwards is their doing, and spends nothing."""
+    if attempt.outcome is not Outcome.LOST:
+        return 2
+    return 1 if attempt.cause == "wrapper-vanished" else 0
+
+
+def _judge(draft: Draft, node: Node, attempt: Attempt) -> None:
     if attempt.judged:
         return
     task = draft.tasks[node.id.task]
@@ -140,9 +145,7 @@ def _fail(draft: Draft, task: TaskSpec, node: Node, attempt: Attempt) -> None:
         draft.set(root=node.id)
     text = attempt.text or attempt.cause
     draft.tell("node-failed", node.id, f"no restart is left or asked for: {text}")
-    for sibling in draft.nodes_of(task):
-        if sibling.settled is None:
-            draft.settle(sibling.id, Outcome.STOPPED, "sibling-failed")
+    draft.stop(task, "sibling-failed")
 
 
 def renew(draft: Draft, task: TaskSpec, node: Node, renewal: Renewal) -> None:
@@ -195,8 +198,8 @@ def _renew_node(
     changes = {"barrier": barrier, "settled": None, "cause": ""}
     if whole:
         changes["asked"] = False
-        if draft.tasks[node_id.task] not in draft.gang:
-            changes["barrier"] = 0  # a later task of a serial group: its own gang's barrier
+        if draft.tasks[node_id.task] not in draft.gang:  # a later task of a serial group
+            changes |= {"barrier": 0, "lease": None}  # it gets both when it is its turn again
     if attempt is not None and (begun or whole):
         changes |= {"replace": True, "restart_reason": renewal.reason}
     draft.set_node(node_id, **changes)
@@ -209,14 +212,27 @@ def _by_hand(draft: Draft) -> None:
     kept = tuple(one for one in draft.group.intents if one.verb is not Verb.RESTART)
     draft.set(intents=kept)
     for wish in wishes:
-        task = draft.tasks.get(wish.task)
-        over = task is not None and (draft.verdict(task) is not None or task not in draft.gang)
-        if draft.ending or over:
-            draft.tell("restart-refused", wish.task, "it is over, or has not begun")
+        refusal = _refusal(draft, wish)
+        if refusal:
+            draft.tell("restart-refused", wish.task, refusal)
             continue
-        first = task or draft.spec.tasks[0]
-        node = draft.nodes[NodeId(first.name, wish.index or 0)]
-        scope = Scope.GROUP if task is None else Scope.TASK
-        if wish.index is not None and first.restart.scope is Scope.NODE:
+        task = draft.tasks[wish.task] if wish.task else draft.spec.tasks[0]
+        scope = Scope.TASK if wish.task else Scope.GROUP
+        if wish.index is not None and task.restart.scope is Scope.NODE:
             scope = Scope.NODE
-        renew(draft, first, node, Renewal(scope, "by-hand", "asked for by hand"))
+        node = draft.nodes[NodeId(task.name, wish.index or 0)]
+        renew(draft, task, node, Renewal(scope, "by-hand", "asked for by hand"))
+
+
+def _refusal(draft: Draft, wish: Intent) -> str:
+    """Why a restart by hand can't be done; "" when it can."""
+    if draft.ending:
+        return "the group is over"
+    if not wish.task:
+        return ""
+    task = draft.tasks.get(wish.task)
+    if task is None or NodeId(task.name, wish.index or 0) not in draft.nodes:
+        return "there is no such node"
+    if draft.verdict(task) is not None:
+        return "the task is over"
+    return "" if task in draft.gang else "it is not its turn yet"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from argosy.decide import depends
 from argosy.decide.draft import Draft
-from argosy.model.group import Lease, LeaseState, Outcome, Phase, Verb
-from argosy.model.spec import Execution, OnFailure, TaskSpec
+from argosy.model.group import Lease, LeaseState, Outcome, Phase, Placing, Verb
+from argosy.model.spec import EndsWith, Execution, OnFailure, TaskSpec
 
 UNPREPARED = ("setup-failed", "files-failed", "network-failed")
 
@@ -51,7 +51,7 @@ def _hurry(draft: Draft) -> None:
         draft.set(grace_zero=True)
     if any(one.verb is not Verb.RESTART for one in intents):
         draft.set(intents=())
-        _stop_everything(draft)
+        _stop_everything(draft, "cancelled")
 
 
 def _deadline(draft: Draft) -> None:
@@ -60,24 +60,26 @@ def _deadline(draft: Draft) -> None:
         return
     if draft.due(started_at + limit):
         _end(draft, Phase.FAILED, "deadline", f"it ran longer than {limit:g} s (max_duration)")
-    else:
-        draft.wake(
-            max(started_at + limit, draft.observed.looking_since + draft.limits.suspect_after)
-        )
 
 
 def _dead_dependencies(draft: Draft) -> None:
-    for task in draft.gang:
-        if not task.depends_on or draft.verdict(task) is not None:
-            continue
-        if all(node.asked for node in draft.nodes_of(task)):
-            continue
-        why = depends.impossible(draft, task)
-        if why:
-            draft.tell("dependency-ended", task.name, why)
-            for node in draft.nodes_of(task):
-                if node.settled is None:
-                    draft.settle(node.id, Outcome.FAILED, "dependency-ended")
+    """Whose dependency can no longer come true fails unstarted, and then its own dependants."""
+    waiting = [task for task in draft.gang if task.depends_on]
+    while any(_dead_dependency(draft, task) for task in waiting):  # each at most once
+        pass
+
+
+def _dead_dependency(draft: Draft, task: TaskSpec) -> bool:
+    if draft.verdict(task) is not None or all(node.asked for node in draft.nodes_of(task)):
+        return False
+    why = depends.impossible(draft, task)
+    if not why:
+        return False
+    draft.tell("dependency-ended", task.name, why)
+    for node in draft.nodes_of(task):
+        if node.settled is None:
+            draft.settle(node.id, Outcome.FAILED, "dependency-ended")
+    return True
 
 
 def _unprepared(draft: Draft) -> None:
@@ -93,8 +95,8 @@ def _unprepared(draft: Draft) -> None:
 def _heads(draft: Draft) -> None:
     """A task that ends with its head: the rest is stopped as planned."""
     for task in draft.gang:
-        if task.ends_with == "head" and draft.verdict(task) is not None:
-            _stop(draft, task, "head-ended")
+        if task.ends_with is EndsWith.HEAD and draft.verdict(task) is not None:
+            draft.stop(task, "head-ended")
 
 
 def _serial(draft: Draft) -> None:
@@ -108,7 +110,7 @@ def _serial(draft: Draft) -> None:
         _end(draft, Phase.SUCCEEDED, "done", "every task succeeded")
     else:
         gang = draft.get("gang") + 1
-        draft.set(gang=gang, gang_barrier=0, placing=type(draft.group.placing)())
+        draft.set(gang=gang, gang_barrier=0, placing=Placing())
         draft.tell("task-turn", draft.spec.tasks[gang].name, f"{task.name} succeeded: its turn")
 
 
@@ -128,21 +130,15 @@ def _primaries(draft: Draft) -> None:
 
 def _end(draft: Draft, verdict: Phase, cause: str, text: str) -> None:
     draft.set(phase=Phase.ENDING, verdict=verdict, cause=cause, text=text, ending_at=draft.now)
-    draft.set(placing=type(draft.group.placing)())
+    draft.set(placing=Placing())
     draft.tell("group-ending", "", f"{verdict.value}: {text}")
     if verdict is not Phase.SUCCEEDED:
-        _stop_everything(draft)
+        _stop_everything(draft, cause)
 
 
-def _stop_everything(draft: Draft) -> None:
+def _stop_everything(draft: Draft, cause: str) -> None:
     for task in draft.spec.tasks:
-        _stop(draft, task, draft.get("cause"))
-
-
-def _stop(draft: Draft, task: TaskSpec, cause: str) -> None:
-    for node in draft.nodes_of(task):
-        if node.settled is None:
-            draft.settle(node.id, Outcome.STOPPED, cause)
+        draft.stop(task, cause)
 
 
 def _auxiliaries(draft: Draft) -> None:
@@ -152,7 +148,7 @@ def _auxiliaries(draft: Draft) -> None:
             continue
         at = draft.get("ending_at") + task.termination_delay
         if draft.now >= at:
-            _stop(draft, task, "primaries-ended")
+            draft.stop(task, "primaries-ended")
         else:
             draft.wake(at)
             draft.wait("termination-delay", task.name, "ends after its termination_delay", since=at)
@@ -180,9 +176,6 @@ def _unreachable(draft: Draft, lease: Lease) -> bool:
     """Its release was asked for long enough ago, and its host does not answer."""
     if lease.state is not LeaseState.RELEASING:
         return False
-    at = lease.released_at + draft.limits.release_margin
-    silent = not draft.heard(lease.id) or draft.look(lease) is None
-    if not draft.due(at):
-        draft.wake(max(at, draft.observed.looking_since + draft.limits.suspect_after))
+    if not draft.due(lease.released_at + draft.limits.release_margin):
         return False
-    return silent
+    return not draft.heard(lease.id) or draft.look(lease) is None

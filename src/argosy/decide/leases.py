@@ -50,10 +50,7 @@ def _may_still_end(draft: Draft, stop_at: float, node: Node, *, stage: Stage) ->
         return False
     grace = 0.0 if draft.get("grace_zero") else draft.tasks[node.id.task].grace
     until = (stop_at or draft.now) + grace + draft.limits.release_margin
-    if draft.due(until):
-        return False
-    draft.wake(max(until, draft.observed.looking_since + draft.limits.suspect_after))
-    return True
+    return not draft.due(until)
 
 
 def _let_go(draft: Draft, lease: Lease) -> None:

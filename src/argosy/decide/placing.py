@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
+from typing import Any
 
 from argosy.decide import queue
 from argosy.decide.draft import Draft
@@ -23,41 +24,34 @@ def place(draft: Draft) -> None:
     """Take the next step towards capacity for every node that lacks it."""
     if draft.ending:
         return
-    placing = draft.group.placing
-    if placing.acquired_at:
+    if draft.placing.acquired_at:
         _watch(draft)
+    if draft.placing.acquired_at:
+        return  # what was acquired is complete first, or given up
     needy = _needy(draft)
     if not needy:
-        if draft.get("placing").request != ZERO:
-            _change(draft, request=ZERO)
-        if not draft.get("placing").acquired_at and draft.get("placing").hold_since:
-            _change(draft, hold_since=0.0)
+        draft.set(placing=Placing())  # it waits for nothing: its place in the queue is free
         return
-    if draft.get("placing").acquired_at:
-        return  # what was acquired is complete first, or given up
     _answer(draft, needy)
-    if not draft.get("placing").acquired_at:
-        _ask(draft, needy)
+    if not draft.placing.acquired_at:
         _hold(draft)
+        _ask(draft)
 
 
 def _hold(draft: Draft) -> None:
     """A gang that never began and lost a part of its capacity keeps the rest only for a while."""
-    mine = [one for one in draft.leases.values() if _open(draft, one) and not one.lost]
+    mine = [one for one in draft.leases.values() if _open(draft, one)]
     if draft.gang_begun or not mine:
         return
-    since = draft.get("placing").hold_since or draft.now
-    if since != draft.get("placing").hold_since:
+    since = draft.placing.hold_since or draft.now
+    if since != draft.placing.hold_since:
         _change(draft, hold_since=since)
-    until = since + draft.spec.hold_timeout
-    if draft.due(until):
+    if draft.due(since + draft.spec.hold_timeout):
         _give_up(draft, {}, f"a lost part was not replaced in {draft.spec.hold_timeout:g} s")
-    else:
-        draft.wake(max(until, draft.observed.looking_since + draft.limits.suspect_after))
 
 
-def _change(draft: Draft, **changes: object) -> None:
-    draft.set(placing=replace(draft.get("placing"), **changes))
+def _change(draft: Draft, **changes: Any) -> None:
+    draft.set(placing=replace(draft.placing, **changes))
 
 
 def _needy(draft: Draft) -> list[Node]:
@@ -71,16 +65,17 @@ def _needy(draft: Draft) -> list[Node]:
 
 
 def _housed(draft: Draft, node: Node) -> bool:
-    lease = draft.leases.get(node.lease) if node.lease is not None else None
-    return lease is not None and lease.state < LeaseState.RELEASING and not lease.lost
+    return node.lease is not None and _open(draft, draft.leases[node.lease])
 
 
 # Asking for a plan
 
 
-def _ask(draft: Draft, needy: list[Node]) -> None:
-    placing: Placing = draft.get("placing")
-    freed = queue.freed_since(draft.group, draft.observed.queue.freed_at)
+def _ask(draft: Draft) -> None:
+    if draft.placing.tries and _got_back(draft):
+        _change(draft, failed_at=draft.now)  # what it gave back itself is not news to it
+    placing = draft.placing
+    freed = queue.freed_since(placing, draft.observed.queue.freed_at)
     if placing.request != ZERO:
         if draft.now < placing.requested_at + draft.limits.replan_timeout:
             draft.wake(placing.requested_at + draft.limits.replan_timeout)
@@ -98,9 +93,15 @@ def _ask(draft: Draft, needy: list[Node]) -> None:
     draft.wake(draft.now + draft.limits.replan_timeout)
 
 
+def _got_back(draft: Draft) -> bool:
+    """The infra has back, since the last decision, a part of what this gang gave up."""
+    gone = (one for one in draft.leases.values() if one.state is LeaseState.GONE)
+    return not draft.gang_begun and any(draft.tasks[one.node.task] in draft.gang for one in gone)
+
+
 def _blocked(draft: Draft, infras: tuple[str, ...]) -> bool:
     me = queue.waiting_of(
-        replace(draft.group, placing=replace(draft.get("placing"), infras=infras)),
+        replace(draft.group, placing=replace(draft.placing, infras=infras)),
         draft.observed.queue.freed_at,
     )
     if me is None:
@@ -117,7 +118,7 @@ def _blocked(draft: Draft, infras: tuple[str, ...]) -> bool:
 
 def _passed(draft: Draft) -> None:
     """Note since when others, behind in the queue, were placed where this gang would go."""
-    placing: Placing = draft.get("placing")
+    placing = draft.placing
     turns = draft.observed.queue.turns
     passing = any(turns.get(infra, draft.group.id) != draft.group.id for infra in placing.infras)
     if passing and not placing.passed_since:
@@ -127,7 +128,7 @@ def _passed(draft: Draft) -> None:
 
 
 def _answer(draft: Draft, needy: list[Node]) -> None:
-    placing: Placing = draft.get("placing")
+    placing = draft.placing
     answer = draft.observed.answer
     if placing.request == ZERO or answer is None or answer.request != placing.request:
         return
@@ -143,9 +144,11 @@ def _answer(draft: Draft, needy: list[Node]) -> None:
 
 
 def _no_plan(draft: Draft, answer: NoPlan) -> None:
-    placing: Placing = draft.get("placing")
+    placing = draft.placing
     lines = answer.report.refused or ("it does not fit now",)
-    retry_at = max(answer.retry_at, draft.now + _backoff(draft, placing.tries + 1))
+    soonest = draft.now + _backoff(draft, placing.tries + 1)
+    latest = draft.now + draft.limits.backoff_most  # hosts may come, or come back, untold
+    retry_at = max(soonest, min(answer.retry_at, latest))
     if lines != placing.report:
         draft.tell("no-capacity", "", "; ".join(lines))
     _change(
@@ -155,7 +158,8 @@ def _no_plan(draft: Draft, answer: NoPlan) -> None:
         failed_at=draft.now,
         report=lines,
         refused=(),
-        infras=answer.infras or placing.infras,
+        infras=answer.infras,
+        passed_since=0.0 if answer.never else placing.passed_since,
     )
 
 
@@ -212,7 +216,8 @@ def _watch(draft: Draft) -> None:
 
 
 def _open(draft: Draft, lease: Lease) -> bool:
-    return lease.state < LeaseState.RELEASING and draft.nodes[lease.node].lease == lease.id
+    wanted = lease.state < LeaseState.RELEASING and not lease.lost
+    return wanted and draft.nodes[lease.node].lease == lease.id
 
 
 def _seen(draft: Draft, lease: Lease) -> SeenLease | None:
@@ -247,7 +252,7 @@ def _complete(draft: Draft) -> None:
 
 
 def _clocks(draft: Draft, refused: dict[LeaseId, Refusal], *, held: int) -> None:
-    placing: Placing = draft.get("placing")
+    placing = draft.placing
     hold_since = (placing.hold_since or draft.now) if refused else 0.0
     if hold_since != placing.hold_since:
         _change(draft, hold_since=hold_since)
@@ -262,14 +267,11 @@ def _clocks(draft: Draft, refused: dict[LeaseId, Refusal], *, held: int) -> None
         _give_up(draft, refused, f"a part was refused for {draft.spec.hold_timeout:g} s")
     elif draft.due(start_by):
         _give_up(draft, refused, f"not all was there after {draft.spec.start_timeout:g} s")
-    else:
-        fresh = draft.observed.looking_since + draft.limits.suspect_after
-        draft.wake(max(fresh, min(start_by, hold_by) if refused else start_by))
 
 
 def _give_up(draft: Draft, refused: dict[LeaseId, Refusal], text: str) -> None:
     """Give everything back: nothing of a gang holds capacity while another part has none."""
-    placing: Placing = draft.get("placing")
+    placing = draft.placing
     tries = placing.tries + 1
     said_no = {
         (one.placement.infra, one.placement.host)
@@ -282,11 +284,11 @@ def _give_up(draft: Draft, refused: dict[LeaseId, Refusal], text: str) -> None:
                 draft.set_node(node.id, lease=None, replace=node.attempt is not None)
     lines = tuple(dict.fromkeys([text, *(why.text for why in refused.values())]))
     _change(
-        draft, acquired_at=0.0, turns=(), tries=tries, hold_since=0.0, report=lines,
+        draft, request=ZERO, acquired_at=0.0, turns=(), tries=tries, hold_since=0.0, report=lines,
         retry_at=draft.now + _backoff(draft, tries), failed_at=draft.now,
         refused=tuple(sorted((infra, host or "") for infra, host in said_no)),
     )  # fmt: skip
-    draft.wake(draft.get("placing").retry_at)
+    draft.wake(draft.placing.retry_at)
     draft.tell("placing-given-up", "", f"{text}: everything is given back and tried again")
 
 
@@ -294,7 +296,7 @@ def _replace_refused(draft: Draft, refused: dict[LeaseId, Refusal]) -> None:
     """A replacement that was refused is planned anew; what the group holds is kept."""
     if not refused:
         return
-    placing: Placing = draft.get("placing")
+    placing = draft.placing
     tries = placing.tries + 1
     for lease in [one for one in draft.leases.values() if one.id in refused]:
         draft.set_node(lease.node, lease=None)
@@ -308,5 +310,5 @@ def _replace_refused(draft: Draft, refused: dict[LeaseId, Refusal]) -> None:
         retry_at=draft.now + _backoff(draft, tries), refused=tuple(sorted(said_no)),
         report=tuple(dict.fromkeys(why.text for why in refused.values())),
     )  # fmt: skip
-    draft.wake(draft.get("placing").retry_at)
+    draft.wake(draft.placing.retry_at)
     draft.tell("replacement-refused", "", next(iter(refused.values())).text)

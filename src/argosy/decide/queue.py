@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from argosy.model.group import Group
+from argosy.model.group import Group, Placing
 from argosy.model.ids import ZERO, InfraName
 from argosy.model.observed import Queue, Waiting
 from argosy.model.spec import Execution
@@ -31,14 +31,13 @@ def waiting_of(group: Group, freed_at: Mapping[InfraName, float]) -> Waiting | N
         priority=REPLACEMENT if started else group.spec.priority,
         submitted_at=group.submitted_at,
         passed_since=placing.passed_since,
-        retry_at=0.0 if freed_since(group, freed_at) else placing.retry_at,
+        retry_at=0.0 if freed_since(placing, freed_at) else placing.retry_at,
         infras=placing.infras,
     )
 
 
-def freed_since(group: Group, freed_at: Mapping[InfraName, float]) -> bool:
-    """Whether something was freed, where the group would go, since its last try failed."""
-    placing = group.placing
+def freed_since(placing: Placing, freed_at: Mapping[InfraName, float]) -> bool:
+    """Whether something was freed, where the gang would go, since its last try failed."""
     where = placing.infras or tuple(freed_at)
     return any(freed_at.get(infra, 0.0) > placing.failed_at for infra in where)
 
@@ -55,7 +54,7 @@ def ahead(
     for infra in infras:
         holder = queue.turns.get(infra)
         if holder is not None and holder != me.group:
-            return f"{_name(queue, holder)} is being placed on {infra}"
+            return f"group {holder} is being placed on {infra}"
     mine = _is_next(me, now, pass_limit)
     for other in queue.waiting:
         if other.group == me.group or (other.infras and not set(other.infras) & set(infras)):
@@ -80,7 +79,3 @@ def _is_next(waiting: Waiting, now: float, pass_limit: float) -> bool:
 
 def _held_up(queue: Queue, other: Waiting) -> bool:
     return any(queue.turns.get(infra, other.group) != other.group for infra in other.infras)
-
-
-def _name(queue: Queue, group: str) -> str:
-    return next((one.name for one in queue.waiting if one.group == group), group)

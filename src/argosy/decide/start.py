@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from argosy.decide import depends
 from argosy.decide.draft import Draft
-from argosy.model.group import Attempt, Node, Outcome, Phase, Stage
+from argosy.model.group import Attempt, LeaseState, Node, Phase, Stage
 from argosy.model.spec import TaskSpec
 
 
@@ -100,15 +100,21 @@ def _phase(draft: Draft) -> Phase:
     if draft.ending:
         return phase
     if not draft.gang_started:
-        return Phase.STARTING if draft.leases else Phase.PENDING
+        held = any(lease.state is not LeaseState.GONE for lease in draft.leases.values())
+        return Phase.STARTING if held else Phase.PENDING
     for task in draft.gang:
-        verdict = draft.verdict(task)
-        for node in draft.nodes_of(task):
-            attempt = draft.newest(node)
-            up = attempt is not None and attempt.goal is Stage.RUNNING and not node.replace
-            waits = attempt is not None and attempt.live and not node.asked
-            over = node.settled is not None or verdict is not None
-            ended = attempt is not None and attempt.outcome is Outcome.SUCCEEDED
-            if not (up and attempt is not None and attempt.live) and not waits | over | ended:
-                return Phase.RECOVERING
+        if draft.verdict(task) is not None:
+            continue
+        if not all(_well(draft, node) for node in draft.nodes_of(task)):
+            return Phase.RECOVERING
     return Phase.RUNNING
+
+
+def _well(draft: Draft, node: Node) -> bool:
+    """It runs, or is done, or still waits for what it depends on."""
+    attempt = draft.newest(node)
+    if node.settled is not None:
+        return True
+    if attempt is None or node.replace or not attempt.live:
+        return False
+    return attempt.goal is Stage.RUNNING or not node.asked

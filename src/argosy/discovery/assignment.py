@@ -27,11 +27,13 @@ def compose(
     paths: Mapping[str, str],
     gpu_indices: Sequence[int] = (),
     log_cap_bytes: int = LOG_CAP_BYTES,
+    book: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The message of one `Assign`.
 
     `paths`: a local path of the file -> the path that the host reads instead (a snapshot); a path
     that is not in it is read as it stands. `gpu_indices`: the cards that the lease holds.
+    `book`: its `book_fields`, where the caller has them for another lease already.
     """
     placement = lease_of(group, assign.lease).placement
     names = dict.fromkeys([placement.node.task, *(order.node.task for order in assign.orders)])
@@ -45,7 +47,7 @@ def compose(
         "group": group_fields(group),
         "tasks": tasks,
         "orders": [_order(group, order, gpu_indices) for order in assign.orders],
-        "book": book_fields(group.spec, assign.book),
+        "book": book_fields(group.spec, assign.book) if book is None else book,
     }
 
 

@@ -103,7 +103,6 @@ class Limits:
 
     suspect_after: float = 6.0  # an agent not heard of for so long is suspect
     release_margin: float = 10.0  # a lease is released grace + this after its attempt should end
-    hold_timeout: float = 30.0
     pass_limit: float = 1800.0  # so long may others pass a gang that would fit the empty infra
     ask_again: float = 2.0  # an effect that was not seen is asked for again
     replan_timeout: float = 20.0

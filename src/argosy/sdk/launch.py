@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from argosy.errors import InputError, NotFound
+from argosy.errors import InputError, InputErrors, NotFound
 
 FILE_BYTES_MOST = 16 << 20
 _SECRETS = re.compile(r"^\s*[\"']?secrets[\"']?\s*:", re.MULTILINE)
@@ -108,7 +108,10 @@ def _decoded(shown: str, data: bytes) -> str:
             return data.decode("utf-8-sig")
     from argosy.spec.source.file import open_notes
 
-    return open_notes(data, shown)[0]
+    try:
+        return open_notes(data, shown)[0]
+    except InputErrors as several:
+        raise several.errors[0] from None
 
 
 def _near(path: Path) -> str:

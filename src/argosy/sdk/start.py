@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.errors import AccessError, Unreachable
+from argosy.errors import AccessError, ArgosyError, InfraError, Unreachable
 from argosy.sdk.home import log_file
 from argosy.sdk.wire import NoServer, open_socket
 
@@ -27,8 +27,8 @@ def ensure_server(
     """Returns once a server answers; True when this call started it.
 
     `command` is what serves; `--home DIR` is put behind it.
-    Raises AccessError when the home can't be written, Unreachable with the end of its log when the
-    server ends or does not answer in time.
+    Raises AccessError when the home can't be written, InfraError when its disk is full,
+    Unreachable with the end of its log when the server ends or does not answer in time.
     """
     if answers(home):
         return False
@@ -50,12 +50,12 @@ def answers(home: Path) -> bool:
     return True
 
 
-def last_words(home: Path, lines_most: int = 12) -> str:
-    """The end of the server's log; "" when there is none."""
+def last_words(home: Path, lines_most: int = 12, since: int = 0) -> str:
+    """The end of the server's log, from byte `since` on; "" when there is none."""
     try:
         with log_file(home).open("rb") as log:
             log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - LAST_WORDS_BYTES))
+            log.seek(max(since, log.tell() - LAST_WORDS_BYTES))
             text = log.read().decode("utf-8", "replace")
     except OSError:
         return ""
@@ -110,6 +110,7 @@ def _locked(descriptor: int) -> bool:
 
 def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
     log = os.open(log_file(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    since = os.fstat(log).st_size
     try:
         process = subprocess.Popen(
             [*command, "--home", str(home)],
@@ -123,23 +124,34 @@ def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
         os.close(log)
     while not answers(home):
         if process.poll() is not None:
-            raise _failed(home, f"it ended with {process.returncode}")
+            raise _failed(home, f"it ended with {process.returncode}", since)
         if time.monotonic() > deadline:
             process.kill()
             process.wait()
-            raise _failed(home, "its socket did not answer in time")
+            raise _failed(home, "its socket did not answer in time", since)
         time.sleep(_STEP)
     process.returncode = 0  # it lives on as its own; nobody here waits for it
 
 
-def _failed(home: Path, why: str) -> Unreachable:
-    words = _complaint(last_words(home))
+def _failed(home: Path, why: str, since: int) -> ArgosyError:
+    if _full(home):  # then it could not say so in its log
+        return InfraError(
+            f"the server did not start: there is no space left on the disk of {home}",
+            code="home/full",
+            hint="free some space there, or set `ARGOSY_HOME` to a folder on another disk",
+        )
+    words = _complaint(last_words(home, since=since))
     told = f"; the end of its log:\n{words}" if words else ""
     return Unreachable(
         f"the server did not start: {why}{told}",
         code="server/start-failed",
         hint=(f"the whole log is {log_file(home)}", "`argosy doctor` looks for what is missing"),
     )
+
+
+def _full(home: Path) -> bool:
+    disk = os.statvfs(home)
+    return (disk.f_bavail if os.geteuid() else disk.f_bfree) == 0
 
 
 def _complaint(words: str) -> str:

@@ -216,6 +216,7 @@ def a_running_group(
         "serial": Serial(LIFE, 10_000),
         "phase": Phase.RUNNING if started else Phase.STARTING,
         "placing": Placing(acquired_at=NOW - 61.0, infras=(INFRA,)),
+        "gang_barrier": 1,
         "started": (1,) if started else (),
         "barriers": 1,
         "nodes": tuple(nodes),

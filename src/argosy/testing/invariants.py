@@ -19,7 +19,7 @@ from argosy.model.group import (
     Verb,
 )
 from argosy.model.ids import AttemptId, GroupId, LeaseId, NodeId, Serial, group_lease, group_of
-from argosy.model.spec import Execution, Scope, TaskSpec
+from argosy.model.spec import Condition, Execution, Scope, TaskSpec
 from argosy.testing.world_programs import Program
 
 if TYPE_CHECKING:
@@ -40,13 +40,16 @@ class Truth:
         self.alive: set[AttemptId] = set()
         self.starts: Counter[AttemptId] = Counter()
         self.was_ready: set[AttemptId] = set()
+        self.was_healthy: set[AttemptId] = set()
+        self.by_node: dict[tuple[GroupId, NodeId], list[AttemptId]] = {}  # what ever started
         self.ends: dict[AttemptId, tuple[Outcome, int | None, str]] = {}
         self.attempts: dict[AttemptId, Attempt] = {}  # the newest saved version of each
         self.owner: dict[AttemptId, GroupId] = {}
-        self.opened: dict[GroupId, set[int]] = {}  # barriers that a saved decision ever opened
+        self.may_run: set[AttemptId] = set()  # told to run by a saved decision, barrier open
         self.told: dict[LeaseId, dict[Serial, tuple[tuple[Order, ...], int]]] = {}
         self.intents: dict[GroupId, list[Intent]] = {}
         self.well: dict[GroupId, bool] = {}  # the primaries had succeeded at the verdict
+        self.ill: dict[GroupId, bool] = {}  # one of their nodes had failed
         self.exempt: set[GroupId] = set()  # restored past what their store had issued
         self.restored: set[GroupId] = set()
 
@@ -59,7 +62,6 @@ class Truth:
 
     def created(self, group: Group) -> None:
         """A group was submitted."""
-        self.opened[group.id] = set()
         self.intents[group.id] = []
         self.incarnations[group.id] = Counter()
 
@@ -85,14 +87,47 @@ class Truth:
             others = [one for one, count in incarnations.items() if count]
             if any(one != program.incarnation for one in others):
                 self.wrong("{} runs while incarnation {} still does", attempt, others[0])
+        earlier = self.by_node.setdefault((group, program.node), [])
+        if not earlier and group not in self.restored:
+            self.depends_hold(program)
+        earlier.append(attempt)
         here.add(attempt)
         incarnations[program.incarnation] += 1
         self.alive.add(attempt)
         known = self.attempts.get(attempt)
         if known is None or known.goal < Stage.RUNNING:
             self.wrong("{} runs, and no saved decision said so", attempt)
-        elif known.barrier not in self.opened[group] and group not in self.restored:
-            self.wrong("{} runs before barrier {} was opened", attempt, known.barrier)
+        elif attempt not in self.may_run and group not in self.restored:
+            self.wrong("{} runs before its barrier was opened", attempt)
+
+    def depends_hold(self, program: Program) -> None:
+        """What the task depends on really came true, before its node started first."""
+        spec = self.world.store.specs[program.group]
+        for name, condition in spec.task(program.node.task).depends_on:
+            other = spec.task(name)
+            for node in self.judged(other) if condition == "succeeded" else other.nodes():
+                if not any(
+                    self.came_true(one, condition, probed=other.ready is not None)
+                    for one in self.by_node.get((program.group, node), ())
+                ):
+                    self.wrong("{} runs before {} is {}", program.attempt, node, condition.value)
+
+    def came_true(self, attempt: AttemptId, condition: Condition, *, probed: bool) -> bool:
+        """Whether an attempt really was what a dependant waits for."""
+        end = self.ends.get(attempt)
+        well = end is not None and end[0] is Outcome.SUCCEEDED
+        match condition:
+            case Condition.STARTED:
+                return True
+            case Condition.SUCCEEDED:
+                return well
+            case Condition.HEALTHY:
+                return attempt in self.was_healthy or (well and not probed)
+
+    @staticmethod
+    def judged(task: TaskSpec) -> tuple[NodeId, ...]:
+        """The nodes that decide how the task ends."""
+        return task.nodes()[:1] if task.ends_with == "head" else task.nodes()
 
     def over(self, program: Program) -> None:
         """Nothing of a program is left."""
@@ -178,6 +213,10 @@ class Truth:
             self.wrong("{} had ended and changed", new.id)
         if old.live and not new.live:
             self.end_saved(after, new)
+        if new.goal is Stage.RUNNING and old.goal < Stage.RUNNING:
+            node = next(one for one in after.nodes if one.id == new.node)
+            if node.barrier in after.started:
+                self.may_run.add(new.id)
         if new.goal is Stage.ENDED and old.goal is not Stage.ENDED:
             self.stop_saved(before, after, new)
 
@@ -210,6 +249,17 @@ class Truth:
         if unknown and self.host_lives(new):
             self.wrong("{} is recorded as lost ({}), and is not", new.id, new.cause)
 
+    @staticmethod
+    def needed_by(group: Group, task: TaskSpec) -> set[str]:
+        """The task and all that it depends on, directly or not."""
+        found: set[str] = set()
+        open_ = [task.name]
+        while open_:
+            name = open_.pop()
+            found.add(name)
+            open_ += [o for o, _ in group.spec.task(name).depends_on if o not in found]
+        return found
+
     def host_lives(self, attempt: Attempt) -> bool:
         """The lease of an attempt is there, and its host lives."""
         infra = self.world.infras[attempt.infra]
@@ -235,7 +285,7 @@ class Truth:
         mine = spec.task(new.node.task)
         if any(one.verb is Verb.RESTART for one in self.intents[after.id]):
             return
-        akin = {mine.name, *(name for name, _ in mine.depends_on)}
+        akin = self.needed_by(after, mine)
         akin |= {one.name for one in spec.tasks if mine.name in one.restart.along}
         if any(one.restart.scope is Scope.GROUP for one in spec.tasks):
             akin = {one.name for one in spec.tasks}
@@ -251,7 +301,6 @@ class Truth:
     def barriers_saved(self, before: Group, after: Group) -> None:
         """A barrier opens only when everything of it really is READY."""
         for barrier in set(after.started) - set(before.started):
-            self.opened[after.id].add(barrier)
             if after.id in self.restored:
                 continue
             gang = after.spec.tasks
@@ -301,6 +350,10 @@ class Truth:
             again = known is not None and known.settled is not None and node.settled is None
             if again and not whole and self.is_over(before, node.id.task):
                 self.wrong("{} of {} was settled and is not any more", node.id, after.id)
+            if node.settled is Outcome.FAILED and after.verdict is None:
+                left = [o for o in after.nodes if o.id.task == node.id.task and o.settled is None]
+                if left:
+                    self.wrong("{} of {} failed, and {} goes on", node.id, after.id, left[0].id)
             if node.settled is Outcome.SUCCEEDED and (known is None or known.settled is None):
                 really = self.ends.get(node.attempt) if node.attempt else None
                 if really is None or really[0] is not Outcome.SUCCEEDED:
@@ -312,6 +365,7 @@ class Truth:
             self.wrong("{} was {} and is {}", after.id, before.phase, after.phase)
         if after.verdict is not None and before.verdict is None:
             self.well[after.id] = self.primaries_succeeded(after)
+            self.ill[after.id] = self.a_primary_failed(after)
         for unit, spent in after.restarts:
             limit = self.limit(after, unit)
             if limit is not None and spent > limit:
@@ -348,7 +402,7 @@ class Truth:
             return  # its record may know of an older success, or of none
         if group.phase is Phase.SUCCEEDED and not well:
             self.wrong("{} is SUCCEEDED, and its primaries did not", group.id)
-        excused = group.cause in ("deadline", "setup-failed")
+        excused = self.ill[group.id] or group.cause in ("deadline", "setup-failed")
         if group.phase is Phase.FAILED and well and not excused:
             self.wrong("{} is FAILED, and its primaries succeeded", group.id)
 
@@ -363,10 +417,19 @@ class Truth:
         """Whether the task's result is the group's."""
         return task.primary or group.spec.execution is Execution.SERIAL
 
+    def a_primary_failed(self, group: Group) -> bool:
+        """Whether a node of a task that counts really failed, by now."""
+        newest = {one.id: one.attempt for one in group.nodes}
+        return any(
+            (end := self.ends.get(newest[node] or AttemptId(""))) and end[0] is Outcome.FAILED
+            for task in group.spec.tasks
+            if self.counts(group, task)
+            for node in task.nodes()
+        )
+
     def succeeded(self, task: TaskSpec, nodes: dict[NodeId, Node]) -> bool:
         """Whether what the task is judged by really succeeded."""
-        judged = task.nodes()[:1] if task.ends_with == "head" else task.nodes()
-        for one in judged:
+        for one in self.judged(task):
             attempt = nodes[one].attempt
             end = self.ends.get(attempt) if attempt else None
             if end is None or end[0] is not Outcome.SUCCEEDED:
@@ -378,7 +441,10 @@ class Truth:
         policy = task.restart
         if any(task.name in one.restart.along for one in group.spec.tasks):
             return
-        if policy.scope is Scope.GROUP or (policy.max is None and self.covers(task)):
+        if policy.scope is Scope.GROUP:
+            self.group_restarts_were_few(group, task)
+            return
+        if policy.max is None and self.covers(task):
             return
         limit = (policy.max or 0) if self.covers(task) else 0
         by_hand = sum(1 for one in self.intents[group.id] if one.verb is Verb.RESTART)
@@ -395,6 +461,26 @@ class Truth:
         for node, failures in per_node.items():
             if failures > limit + 1 + spare:
                 self.wrong("{} of {} failed {} times", node, group.id, failures)
+
+    def group_restarts_were_few(self, group: Group, task: TaskSpec) -> None:
+        """In how many incarnations a task with scope group failed: each but the last spent one."""
+        limit = (group.spec.restarts if task.restart.max is None else task.restart.max) + 1
+        limit = limit if self.covers(task) else 1
+        by_hand = sum(1 for one in self.intents[group.id] if one.verb is Verb.RESTART)
+        mine = [one for one in self.attempts.values() if self.owner[one.id] == group.id]
+        bad = Counter(
+            one.incarnation for one in mine if one.outcome in (Outcome.FAILED, Outcome.LOST)
+        )
+        failed = {
+            one.incarnation
+            for one in mine
+            if one.node.task == task.name
+            and one.outcome is Outcome.FAILED
+            and one.goal is not Stage.ENDED
+            and bad[one.incarnation] == 1  # else another's end may have been the cause
+        }
+        if len(failed) > limit + by_hand:
+            self.wrong("{} of {} failed in {} incarnations", task.name, group.id, len(failed))
 
     @staticmethod
     def covers(task: TaskSpec) -> bool:

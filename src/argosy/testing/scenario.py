@@ -36,7 +36,7 @@ def drawn_world(seed: int, *, faults: int | None = None, fast: bool = False) -> 
     """
     world = World(seed, limits=Limits(pass_limit=300.0), fast=fast)
     rng = world.rng
-    specs = [a_drawn_group(rng, name) for name in GROUPS[: rng.choice((2, 3, 3, 4))]]
+    specs = [a_drawn_group(rng, name) for name in GROUPS[: rng.choice((3, 3, 4))]]
     add_infras(world, specs)
     for count, spec in enumerate(specs, start=1):
         submit(world, spec, count, rng.uniform(0.0, 30.0))

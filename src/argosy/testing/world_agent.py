@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from argosy.model.action import Assign
 from argosy.model.group import Order, Outcome, Stage
-from argosy.model.ids import AttemptId, LeaseId, Serial, group_of
+from argosy.model.ids import ZERO, AttemptId, LeaseId, Serial, group_of
 from argosy.model.observed import SeenAttempt
 from argosy.testing.world_programs import IGNORES, Kept, Program, Shelf
 
@@ -37,7 +37,7 @@ class Host:
         self.cut_down = False  # assignments do not arrive
         self.quiet_since = 0.0  # clock; since when the server cannot hear it; 0: it can
         self.shelves: dict[LeaseId, Shelf] = {}
-        self.released: set[LeaseId] = set()  # in the journal: nothing of these starts again
+        self.released: dict[LeaseId, Serial] = {}  # in the journal: no older serial counts again
         self.claims: set[AttemptId] = set()
         self.ended: dict[AttemptId, Kept] = {}  # on disk: what ended is never run again
         self.statuses: dict[AttemptId, tuple[int | None, int | None, bool]] = {}
@@ -88,15 +88,18 @@ class Host:
 
     def take(self, assign: Assign) -> None:
         """An assignment arrived."""
-        if not self.acts or assign.lease in self.released:
+        if not self.acts:
             return
         shelf = self.shelves.get(assign.lease)
+        last = shelf.serial if shelf else self.released.get(assign.lease)
+        if (last is not None and assign.serial <= last) or (shelf and shelf.releasing):
+            if last is not None and assign.serial < last:
+                self.world.strike("older-assignment")
+            if shelf is None and last is not None:
+                self.send(assign.lease, last, (), prompt=True)
+            return
         if shelf is None:  # also an empty assignment is one
             shelf = self.shelves[assign.lease] = Shelf()
-        elif assign.serial <= shelf.serial or shelf.releasing:
-            if assign.serial < shelf.serial:
-                self.world.strike("older-assignment")
-            return
         shelf.serial = assign.serial
         shelf.listed = frozenset(order.attempt for order in assign.orders)
         for order in assign.orders:
@@ -152,6 +155,7 @@ class Host:
         """Claim the attempt, then execute it."""
         kept.stage = Stage.RUNNING
         if kept.id in self.claims:
+            self.timer(0.01, self.notice, kept.lease, kept.id)
             return
         self.claims.add(kept.id)
         if self.world.quiet:
@@ -237,6 +241,9 @@ class Host:
         """Its readiness probe is asked, and may turn."""
         if self.programs.get(program.attempt) is not program:
             return
+        if self.frozen:
+            self.deferred.append((self.probe, (program,)))
+            return
         kept = self.kept(program.lease, program.attempt)
         flap = program.behaviour.flap_every
         program.healthy = not program.healthy if flap else True
@@ -246,6 +253,8 @@ class Host:
             if kept.healthy and not program.healthy:
                 self.world.strike("probe-flaps")
             kept.healthy = program.healthy
+            if kept.healthy:
+                self.world.truth.was_healthy.add(kept.id)
             self.report(program.lease)
 
     def kept(self, lease: LeaseId, attempt: AttemptId) -> Kept | None:
@@ -288,7 +297,8 @@ class Host:
     ) -> None:
         kept.stage, kept.outcome, kept.cause = Stage.ENDED, outcome, cause
         kept.code, kept.signal, kept.healthy = code, signal, False
-        self.world.truth.ended(kept.id, outcome, code, cause)
+        if kept.id not in self.world.truth.ends:
+            self.world.truth.ended(kept.id, outcome, code, cause)
         self.report(kept.lease)
         shelf = self.shelves.get(kept.lease)
         if shelf is not None and shelf.releasing:
@@ -358,7 +368,7 @@ class Host:
     def release(self, lease: LeaseId) -> None:
         """End everything of the lease, then forget it."""
         shelf = self.shelves.get(lease)
-        self.released.add(lease)
+        self.note_release(lease)
         if shelf is None:
             self.infra.freed(lease)
             return
@@ -368,6 +378,12 @@ class Host:
             self.drive(kept)
         self.let_go(lease)
 
+    def note_release(self, lease: LeaseId) -> None:
+        """Remember which assignments of a released lease are old."""
+        shelf = self.shelves.get(lease)
+        known = self.released.get(lease, ZERO)
+        self.released[lease] = max(known, shelf.serial) if shelf else known
+
     def let_go(self, lease: LeaseId) -> None:
         """Free the lease once nothing of it is left."""
         shelf = self.shelves.get(lease)
@@ -375,9 +391,10 @@ class Host:
             del self.shelves[lease]
             self.infra.freed(lease)
 
-    def wipe(self, lease: LeaseId) -> None:
-        """The infra takes the host, or what the lease was, away at once."""
-        self.released.add(lease)
+    def wipe(self, lease: LeaseId, *, released: bool = True) -> None:
+        """The infra takes away at once what the lease was; nobody may have asked for it."""
+        if released:
+            self.note_release(lease)
         for program in [one for one in self.programs.values() if one.lease == lease]:
             self.remove(program)
         shelf = self.shelves.pop(lease, None)
@@ -414,8 +431,9 @@ class Host:
         if kept.id in self.claims:
             kept.stage = max(kept.stage, Stage.RUNNING)
             program = self.programs.get(kept.id)
-            if program is not None:
-                kept.healthy = program.healthy
+            if program is not None and program.healthy:
+                kept.healthy = True
+                self.world.truth.was_healthy.add(kept.id)
             if kept.stop_due:
                 self.timer(max(0.0, kept.stop_due - self.world.active), self.kill_due, kept)
             self.notice(kept.lease, kept.id)

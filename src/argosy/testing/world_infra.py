@@ -47,6 +47,7 @@ class SimInfra:
         self.hosts: dict[str, Host] = {}
         self.held: dict[LeaseId, Held] = {}
         self.made = 0
+        self.died: set[LeaseId] = set()  # were there, and were lost with their host
         self.boot_after = (1.0, 8.0)  # seconds until a new host's agent runs
         self.blind_until = 0.0  # active time
         self.refusing: list[float] = []  # retry times of refusals to come; infinity: never
@@ -223,7 +224,8 @@ class SimInfra:
             if how == "gone":
                 held.state, held.seen = SeenState.GONE, None
             elif how == "absent":
-                host.wipe(held.lease)
+                self.died.add(held.lease)
+                host.wipe(held.lease, released=False)
                 self.freed(held.lease)
         if self.elastic and how == "absent":
             self.hosts.pop(host.name, None)
@@ -236,9 +238,9 @@ class SimInfra:
                 self.world.after(self.world.delay(0.1, 0.8), self.up, held)
 
     def is_gone(self, lease: LeaseId) -> bool:
-        """Looks say that it is gone."""
+        """It was lost, though a late acquire may have made it anew."""
         held = self.held.get(lease)
-        return held is not None and held.state is SeenState.GONE
+        return lease in self.died or (held is not None and held.state is SeenState.GONE)
 
     def heal(self) -> None:
         """All faults of this infra and its hosts are over."""

@@ -148,6 +148,7 @@ class Behaviours:
         self.world = world
         self.told: dict[tuple[str, str, int], Behaviour] = {}  # (group, node, number): by a story
         self.usual: dict[tuple[str, str], Behaviour] = {}  # (group, task): when nothing else is
+        self.looping: dict[tuple[str, str], bool] = {}  # (group, task): fails again and again
         self.fail_chance = 0.18
         self.setup_chance = 0.04
 
@@ -159,7 +160,11 @@ class Behaviours:
         usual = self.usual.get((group, node.task))
         if usual is not None:
             return usual
-        return self.drawn(endless)
+        looping = self.looping.setdefault((group, node.task), self.world.chance(0.08))
+        chosen = self.drawn(endless)
+        if looping and not self.world.quiet:
+            chosen = replace(chosen, setup_fails=False, run_for=3.0, exit_code=1)
+        return chosen
 
     def drawn(self, endless: bool) -> Behaviour:
         """A behaviour by chance; in the liveness phase all programs behave."""

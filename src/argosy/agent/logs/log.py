@@ -1,8 +1,9 @@
-"""The log of one attempt: a file that its programs append to, read by offset, with an index of offset to time.
+"""The log of one attempt: a file that its programs append to, read by offset, with an index of
+offset to time.
 
-Offsets are *logical*: bytes since the first one ever written. They stay when the oldest part is freed (a hole
-is punched below `kept`) and when a program empties the file (`> /dev/stderr`): then `base`, what is added to an
-offset in the file, grows. Times are seconds since the epoch.
+Offsets are *logical*: bytes since the first one ever written. They stay when the oldest part is
+freed (a hole is punched below `kept`) and when a program empties the file (`> /dev/stderr`): then
+`base`, what is added to an offset in the file, grows. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -39,6 +40,22 @@ class Change:
     truncated: bool = False
     capped: bool = False
     uncappable: bool = False
+    disk_full: bool = False
+
+    def news(self) -> List[Tuple[str, str]]:
+        """(code, text) of what people should know of it."""
+        found = []
+        if self.truncated:
+            text = "the program emptied its own log; use >&2, not >/dev/stderr"
+            found.append(("log-truncated", text))
+        if self.capped:
+            found.append(("log-capped", "the oldest part of the log was freed"))
+        if self.uncappable:
+            found.append(("log-cap-failed", "this file system cannot free a part of a file"))
+        if self.disk_full:
+            text = "the disk of the logs is full: what the program writes now is lost"
+            found.append(("log-write-failed", text))
+        return found
 
 
 class Index:
@@ -145,10 +162,17 @@ class Log:
         if truncated or self._index_due(now):
             self.flush()
         capped, uncappable = self._cap()
-        return Change(grew, truncated, capped, uncappable)
+        return Change(grew, truncated, capped, uncappable, grew and self._disk_full())
+
+    def _disk_full(self) -> bool:
+        """Whether nothing more can be written where it lies."""
+        disk = os.fstatvfs(self._fd)
+        return (disk.f_bavail if os.geteuid() else disk.f_bfree) == 0
 
     def _replaced(self) -> bool:
-        """Whether what stands before our offset is not what stood there: emptied and refilled meanwhile."""
+        """Whether what stands before our offset is not what stood there: emptied and refilled
+        meanwhile.
+        """
         return bool(self._tail) and (
             os.pread(self._fd, len(self._tail), self._size - len(self._tail)) != self._tail
         )
@@ -183,7 +207,9 @@ class Log:
         return True, False
 
     def read(self, offset: int, limit: int = CHUNK) -> Tuple[int, bytes]:
-        """(where the data starts, data) from a logical offset or the oldest byte kept; b"" at the end."""
+        """(where the data starts, data) from a logical offset or the oldest byte kept; b"" at the
+        end.
+        """
         start = max(offset, self.kept)
         count = min(limit, self.end - start)
         if count <= 0:
@@ -191,7 +217,9 @@ class Log:
         return start, os.pread(self._fd, count, start - self.base)
 
     def time_at(self, offset: int) -> float:
-        """By when the byte at an offset was there; for one not indexed yet, when the last growth was seen."""
+        """By when the byte at an offset was there; for one not indexed yet, when the last growth
+        was seen.
+        """
         record = self.index.covering(offset)
         if record is not None:
             return record.at

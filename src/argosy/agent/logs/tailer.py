@@ -1,8 +1,9 @@
-"""Watches the logs of running attempts: quiet ones cost nothing, busy ones a look every 0.1 s (followed) or 1 s.
+"""Watches the logs of running attempts: quiet ones cost nothing, busy ones a look every 0.1 s
+(followed) or 1 s.
 
-A quiet log has a one-shot inotify watch (a permanent one would slow its writer). When it fires, the log is
-looked at regularly, and after two silent seconds the watch is set again, then the log looked at once more.
-Without inotify every log is looked at once a second.
+A quiet log has a one-shot inotify watch (a permanent one would slow its writer). When it fires, the
+log is looked at regularly, and after two silent seconds the watch is set again, then the log looked
+at once more. Without inotify every log is looked at once a second.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import struct
 from typing import Callable, Dict, Optional, Set
 
 from .. import libc
-from .log import Change, Log
 from ..loop import Loop, Timer
+from .log import Change, Log
 
 LOOK_FOLLOWED, LOOK_ALONE = 0.1, 1.0
 SILENT_AFTER = 2.0

@@ -1,7 +1,8 @@
 """One execution: asked for, watched, adopted, stopped; and the agent's end of the launcher.
 
-An execution is watched by a FIFO that its wrapper holds: immune to reuse of pids, the same for own and adopted
-ones, on every Python. OVER means that no descendant is left. Everything here may be repeated.
+An execution is watched by a FIFO that its wrapper holds: immune to reuse of pids, the same for own
+and adopted ones, on every Python. OVER means that no descendant is left. Everything here may be
+repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ KILL_PASS, KILL_PASS_MAX = 0.01, 1.0
 PLAIN_PASSES = 2
 STUCK_AFTER = 5.0
 LAUNCHER_NAME = "argosy-attempt"
-"""What the launcher, wrappers, and programs that are not executed yet are called (`launcher.py`)."""
+"""What the launcher, wrappers, and programs that are not executed yet are called (`launcher.py`).
+"""
 FILE_TIME_STEP = 0.02
 """File times lag behind the clock by up to a tick of the kernel."""
 EXIT_SETTLES = 0.003
@@ -167,7 +169,7 @@ class Launcher:
 
 
 class Execution:
-    """One program in its folder. `on_change` is called whenever `phase`, `exit` or `stuck` changed."""
+    """One program in its folder. `on_change` is called when `phase` or `stuck` changed."""
 
     def __init__(
         self, loop: Loop, launcher: Launcher, folder: str, mark: str, keeps: bool = False
@@ -304,17 +306,23 @@ class Execution:
             self._fd = -1
 
     def _woken(self) -> None:
-        """The FIFO said something: a start, a status, or that nobody holds it (which it says again and again)."""
+        """The FIFO said something: a start, a status, or that nobody holds it (which it says again
+        and again).
+        """
         if not folders.held(self._fd):
             self._unwatch()
         self._look()
 
     def _look(self) -> None:
-        """See how far it has come. What is read after the hang-up is final: the wrapper writes no more."""
+        """See how far it has come. What is read after the hang-up is final: the wrapper writes no
+        more.
+        """
         if self.phase is Phase.OVER:
             return
-        held = folders.held(self._fd)
+        # A wrapper holds the FIFO before it claims: looked at the other way round, one that claims
+        # between the two looks would pass for gone.
         claimed = folders.claimed(self.folder)
+        held = folders.held(self._fd)
         if claimed and self.claim is None:
             self.claim = folders.read_claim(self.folder)
         before = self.phase
@@ -346,7 +354,9 @@ class Execution:
         self._look()
 
     def _leftovers(self) -> None:
-        """The program ended and left processes behind: they get their chance, a short one if nobody stopped it."""
+        """The program ended and left processes behind: they get their chance, a short one if nobody
+        stopped it.
+        """
         if self._kill_at is not None or self.keeps:
             return
         self._kill_at = self._loop.now() + LEFTOVER_GRACE
@@ -355,7 +365,9 @@ class Execution:
         self._again(self._kill_at, self._kill)
 
     def _hung_up(self) -> None:
-        """No wrapper holds it any more: over, or the wrapper was killed and the rest is to be ended."""
+        """No wrapper holds it any more: over, or the wrapper was killed and the rest is to be
+        ended.
+        """
         self._unwatch()
         self._launcher.reap()
         if self.exit is not None and folders.ended_whole(self.folder):
@@ -375,9 +387,9 @@ class Execution:
         assert self.claim is not None
         if self._passes < PLAIN_PASSES:
             pids = self._rest()
-            tree.kill_all(pids)
-        else:
-            pids = tree.freeze_and_kill(self._rest)
+        else:  # it multiplies faster than it is killed
+            pids = tree.freeze(self._rest)
+        tree.kill_all(pids)
         self._passes += 1
         self._empty = 0 if pids else self._empty + 1
         if (
@@ -395,7 +407,9 @@ class Execution:
         self._again(self._loop.now() + self._pause, self._kill)
 
     def _rest(self) -> List[int]:
-        """What is to be killed: the wrapper's descendants, or with the wrapper gone all that can be found."""
+        """What is to be killed: the wrapper's descendants, or with the wrapper gone all that can be
+        found.
+        """
         assert self.claim is not None
         if self._fd < 0:
             return tree.rest_of(self.claim, "ARGOSY_MARK=" + self.mark) + self._orphans()

@@ -1,15 +1,17 @@
-"""The folder of one execution: what is asked, who claimed it, how it ended; all on disk, readable by any agent.
+"""The folder of one execution: what is asked, who claimed it, how it ended. Any agent can read it.
 
-    request   cwd, environment, argv, output file, limits, namespaces to enter (marshal); made by the agent before it asks
-    join      the PID namespace to live in (pid and start time of its holder, own namespace below it or not)
-    alive     FIFO that the wrapper holds open as long as any process of the execution lives; it removes it
-              when none is left, so a FIFO that is there and not held means that the wrapper was killed
-    claim     made by exclusive create: whoever makes it first decides that this starts (or never will)
+    request   cwd, environment, argv, output file, limits, namespaces to enter (marshal)
+    join      the PID namespace to live in: pid and start time of its holder, and whether in a
+              namespace of its own below it; only where there is one
+    alive     FIFO that the wrapper holds open as long as any process of the execution lives; it
+              removes it when none is left, so one that is there and not held means that the wrapper
+              was killed
+    claim     made by exclusive create: whoever makes it decides that this starts (or never will)
     failed    why it could not be executed (it then ends with 127), only if so
     status    exit status, written by rename over `status.tmp`, whose blocks the agent reserved
-    output    where standard output and error go (may lie elsewhere, several executions may share it)
+    output    where standard output and error go; it may lie elsewhere, and executions may share it
 
-A folder is used for one execution, ever. Identity of a process is boot id + pid + start time.
+A folder is used for one execution, ever. A process is known by boot id + pid + start time.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a program ended: by `exit CODE`, by `signal NUMBER`, or `refused ERRNO` (never started)."""
+    """How a program ended: `exit CODE`, `signal NUMBER`, or `refused ERRNO` (never started)."""
 
     kind: str
     number: int
@@ -63,7 +65,9 @@ class Exit:
 
 @dataclass(frozen=True)
 class Request:
-    """What to execute. `argv[0]` is a path; `env` is the whole environment; limits are RLIMIT names."""
+    """What to execute. `argv[0]` is a path; `env` is the whole environment; limits are RLIMIT
+    names.
+    """
 
     cwd: str
     env: Dict[str, str]
@@ -228,7 +232,9 @@ def read_failure(folder: str) -> str:
 
 
 def open_alive(folder: str) -> int:
-    """A descriptor to watch the FIFO with, to be read with `held`; -1 when there is no FIFO (any more)."""
+    """A descriptor to watch the FIFO with, to be read with `held`; -1 when there is no FIFO (any
+    more).
+    """
     try:
         return os.open(os.path.join(folder, "alive"), os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:

@@ -2,16 +2,16 @@
 
 Started once per agent, with a SEQPACKET socket as descriptor 0. A datagram is one of
 
-* ``FOLDER``: start what the folder asks for (see `folder.py`), once: the wrapper claims the folder by
-  exclusive create before it executes anything, so the same folder may be sent any number of times;
+* ``FOLDER``: start what the folder asks for (see `folder.py`), once: the wrapper claims it by
+  exclusive create before it executes anything, so it may be sent any number of times;
 * ``b"."``: reap wrappers that have ended.
 
-It answers ``b"!"`` when it could not fork; the agent asks again. At end-of-file (the agent is gone) it ends;
-its wrappers go on, each the subreaper of its program, and write the exit status by rename.
+It answers ``b"!"`` when it could not fork; the agent asks again. At end-of-file (the agent is gone)
+it ends; its wrappers go on, each the subreaper of its program, and write the exit status by rename.
 
-Memory is kept small by three habits: what the launcher touches between two forks stays private in every
-wrapper, so it reads only a path; the program's child does all the work (it goes at exec); names are bound
-once instead of being looked up. Hence the unusual look of this file.
+Memory is kept small by three habits: what the launcher touches between two forks stays private in
+every wrapper, so it reads only a path; the program's child does all the work (it goes at exec);
+names are bound once instead of being looked up. Hence the unusual look of this file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 def _write_claim(claim: int) -> None:
     """Say on the claim who runs: boot id, the wrapper's stat line, the program's stat line.
 
-    From /proc, which is the host's also when the wrapper lives in a PID namespace (os.getpid() is not).
+    From /proc, which is the host's also when the wrapper lives in a PID namespace (os.getpid() is
+    not).
     """
 
     def text(name: str) -> bytes:
@@ -96,7 +97,9 @@ def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> N
 
 
 def _ended(folder: bytes, status: int, alive: int) -> None:
-    """Write the exit status by rename, over blocks that the agent reserved: a full disk cannot lose it."""
+    """Write the exit status by rename, over blocks that the agent reserved: a full disk cannot lose
+    it.
+    """
     os.chdir(folder)
     file = os.open("status.tmp", os.O_WRONLY | os.O_CREAT, 0o600)
     if status & 127:
@@ -177,9 +180,10 @@ def _loop(join: Optional[Join], enter: Optional[Enter]) -> None:
 def run(join: Optional[Join] = None, enter: Optional[Enter] = None) -> None:
     """Serve descriptor 0 until its end-of-file.
 
-    `join(pid, start, own)` is called in a wrapper whose folder holds a file `join` with these three numbers;
-    it moves the wrapper into a group's PID namespace (it may fork, end the caller and return in the child).
-    `enter(spec)` is called in the child that becomes the program, when the request has a spec.
+    `join(pid, start, own)` is called in a wrapper whose folder holds a file `join` with these three
+    numbers; it moves the wrapper into a group's PID namespace (it may fork, end the caller and
+    return in the child). `enter(spec)` is called in the child that becomes the program, when the
+    request has a spec.
     """
     for number in _IGNORED:  # wrappers inherit it; _program() undoes it
         signal.signal(number, signal.SIG_IGN)

@@ -1,7 +1,8 @@
-"""Finding and signalling processes: descendants of a wrapper, members of a session, bearers of a mark.
+"""Finding and signalling processes: descendants of a wrapper, members of a session, bearers of a
+mark.
 
-A pass can miss what moves, so whoever wants all of them gone looks again until nothing is left. Scans of
-/proc are done when something is stopped, never in a timer.
+A pass can miss what moves, so whoever wants all of them gone looks again until nothing is left.
+Scans of /proc are done when something is stopped, never in a timer.
 """
 
 from __future__ import annotations
@@ -116,8 +117,9 @@ def send(pid: int, number: int) -> bool:
 def send_group(program: Identity, number: int) -> bool:
     """Send a signal to the process group that the program leads; False when no member is left.
 
-    A group id is not reused while a member lives; that it is still the program's group is checked by the
-    leader's start time, or, with the leader gone, left to the caller (the wrapper still holds it).
+    A group id is not reused while a member lives; that it is still the program's group is checked
+    by the leader's start time, or, with the leader gone, left to the caller (the wrapper still
+    holds it).
     """
     found = identity_of(program.pid, program.boot)
     if found is not None and found != program:
@@ -165,8 +167,8 @@ def _environment(pid: str) -> List[bytes]:
 def rest_of(claim: Claim, mark: Optional[str]) -> List[int]:
     """What is left of an execution whose wrapper is gone: its session, and whatever bears its mark.
 
-    A session id is not reused while a member lives. If a process leads a session of that id and is not our
-    program, the id was reused, and the session is somebody else's.
+    A session id is not reused while a member lives. If a process leads a session of that id and is
+    not our program, the id was reused, and the session is somebody else's.
     """
     program = claim.program
     leader = identity_of(program.pid, program.boot)
@@ -199,10 +201,10 @@ def kill_all(pids: Iterable[int]) -> int:
     return count
 
 
-def freeze_and_kill(look: Callable[[], List[int]], seconds: float = 0.05) -> List[int]:
-    """SIGSTOP whatever `look` shows until it shows nothing new (what is stopped cannot fork), then SIGKILL.
+def freeze(look: Callable[[], List[int]], seconds: float = 0.05) -> List[int]:
+    """SIGSTOP whatever `look` shows until it shows nothing new: what is stopped cannot fork.
 
-    For what multiplies faster than it is killed. Takes so many seconds at most; gives the pids.
+    Takes so many seconds at most; gives the pids.
     """
     deadline = time.monotonic() + seconds
     seen: Set[int] = set()
@@ -213,7 +215,6 @@ def freeze_and_kill(look: Callable[[], List[int]], seconds: float = 0.05) -> Lis
         for pid in new:
             send(pid, signal.SIGSTOP)
         seen |= new
-    kill_all(seen)
     return sorted(seen)
 
 

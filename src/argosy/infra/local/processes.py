@@ -21,7 +21,7 @@ PAUSE: Final = 0.005  # seconds between two passes of killing
 
 
 def freeze(home: Path, agent: int) -> set[int]:
-    """SIGSTOP to everything, the agent (pid; 0: none runs) first; what there was, once it stands."""
+    """SIGSTOP to everything, the agent (pid; 0: none) first; what there was, once it stands."""
     done: set[int] = set()
     for _ in range(PASSES_MAX):
         fresh = [pid for pid in of_host(home, agent) if pid not in done]
@@ -46,10 +46,13 @@ def thaw(home: Path, agent: int) -> None:
 def kill(home: Path, agent: int) -> list[int]:
     """SIGKILL to everything; what is left after all passes cannot be killed: another user's, or
     stuck in the kernel. It is frozen first, so that nothing forks away or is started meanwhile."""
-    trials = _trials(freeze(home, agent))
+    seen = {pid: started(pid) for pid in freeze(home, agent)}
+    trials = _trials(set(seen))
     left: list[int] = []
     for _ in range(PASSES_MAX):
-        left = [pid for pid in of_host(home, agent) if not _over(pid)]
+        # What was seen is remembered: a child whose parent has died is not found by it any more.
+        seen |= {pid: started(pid) for pid in of_host(home, agent) if pid not in seen}
+        left = [pid for pid, since in seen.items() if started(pid) == since and not _over(pid)]
         if not left:
             break
         for pid in left:
