@@ -6,13 +6,14 @@ contestant once, in an order that turns, and a row says the load of the machine 
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COLUMNS: Final = (
@@ -164,3 +165,37 @@ def table(rows: Sequence[Row]) -> str:
 def say(text: str) -> None:
     """What goes on, for whoever waits."""
     print(text, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much is measured."""
+
+    quick: bool = False
+    ray: bool = True
+
+    def rounds(self, usual: int) -> int:
+        """So many, or a quarter of it when it must be quick; two at least."""
+        return max(2, usual // 4) if self.quick else usual
+
+
+Line = Callable[[Options], Iterator[Row]]
+
+
+def parsed(parser: argparse.ArgumentParser, words: Sequence[str] | None = None) -> Any:
+    """The command line with what every benchmark takes."""
+    parser.add_argument("--quick", action="store_true", help="a quarter of the rounds")
+    parser.add_argument("--no-ray", action="store_true", help="without Ray, which is large")
+    return parser.parse_args(words)
+
+
+def alone(lines: Sequence[Line], doc: str | None) -> None:
+    """Run the lines of one script and print their table; exits 1 when a ratio failed."""
+    import peers
+
+    asked = parsed(argparse.ArgumentParser(description=doc))
+    options = Options(asked.quick, not asked.no_ray)
+    peers.ensure(ray=options.ray)
+    rows = [row for line in lines for row in line(options)]
+    print(table(rows))
+    sys.exit(any(row.failed for row in rows))

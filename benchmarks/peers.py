@@ -84,7 +84,7 @@ def popen(folder: Path, names: tuple[str, ...]) -> tuple[float, float]:
 
 
 def honcho(folder: Path, names: tuple[str, ...]) -> float:
-    """`honcho start`, a new one each time, for it has no server: seconds until all have listened."""
+    """`honcho start`, a new one each time (it has no server): seconds until all have listened."""
     marks = Marks(folder, names)
     file = marks.folder / "Procfile"
     file.write_text("".join(f"{name}: exec {' '.join(marks.argv(name))}\n" for name in names))
@@ -167,18 +167,15 @@ class Supervisord:
     def seen_and_back(self) -> tuple[float, float]:
         """kill -9 of one program: seconds until the API says so, and until it listens again."""
         name = self.names[0]
-        _, pid = self.marks.read()[name]
+        self.marks.read()
+        pid = self.marks.pid(name)
         (self.marks.folder / name).unlink()
         began = now()
         os.kill(pid, signal.SIGKILL)
         while self.api.getProcessInfo(f"g:{name}")["pid"] == pid:
             time.sleep(0.001)
         seen = now() - began
-        return seen, self.marks.read()[name][0] - began
-
-    def first_line(self) -> float:
-        """Start one program: seconds until its first line is in its log, as `tail -f` sees it."""
-        raise NotImplementedError
+        return seen, self.marks.read()[name] - began
 
     def close(self) -> None:
         """End it and its programs."""
@@ -237,9 +234,10 @@ class Ray:
             body = {"entrypoint": "exec " + " ".join(marks.argv(name))}
             jobs.append(self._call("POST", "/api/jobs/", body)["submission_id"])
         took = marks.last() - began
+        pids = [marks.pid(name) for name in names]
         for job in jobs:
             self._call("POST", f"/api/jobs/{job}/stop", {})
-        for pid in (pid for _, pid in marks.read().values()):
+        for pid in pids:
             _await_end(pid)
         return took
 
@@ -248,7 +246,8 @@ class Ray:
         marks = Marks(self.folder, ("one",))
         body = {"entrypoint": "exec " + " ".join(marks.argv("one"))}
         job = self._call("POST", "/api/jobs/", body)["submission_id"]
-        _, pid = marks.read()["one"]
+        marks.read()
+        pid = marks.pid("one")
         while self._call("GET", f"/api/jobs/{job}")["status"] != "RUNNING":
             time.sleep(0.01)
         began = now()

@@ -25,7 +25,7 @@ def main():
     listened = time.clock_gettime(time.CLOCK_MONOTONIC)
     path = os.path.join(folder, name)
     with open(path + ".part", "w") as file:
-        file.write("%.6f %d" % (listened, os.getpid()))
+        file.write(str(listened))
     os.rename(path + ".part", path)
     while True:
         guest = door.accept()[0]

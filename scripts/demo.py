@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ import leftovers
 ROOT = Path(__file__).resolve().parents[1]
 ARGOSY = Path(sys.executable).with_name("argosy")
 GROUP = "rl"
+COMMAND_SECONDS = 30.0  # for each command that follows nothing
 KILL_AT = 320  # steps of training, when the reward has risen well above chance
 RISE = 0.5  # of the reward, from the first report to the last
 SOLVED = 0.9  # of the unseen prompts of each kind
@@ -70,6 +72,7 @@ class Stage:
             capture_output=True,
             text=True,
             check=False,
+            timeout=2 * COMMAND_SECONDS,
         )
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip()
@@ -97,22 +100,27 @@ class Stage:
                 process.terminate()
 
     def close(self) -> None:
-        """End everything that was started. Raises Failed when something stays."""
-        subprocess.run(
-            [str(ARGOSY), "cancel", GROUP, "--now", "--wait"],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        """End everything that was started. Raises Failed when something had to be killed."""
+        try:
+            subprocess.run(
+                [str(ARGOSY), "cancel", GROUP, "--now", "--wait"],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=COMMAND_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            pass  # what does not end is told below
         left = leftovers.end_home(self.home)
         shutil.rmtree(self.home, ignore_errors=True)
         if left:
-            raise Failed("still there after the end:\n" + "\n".join(left))
+            raise Failed("did not end by itself:\n" + "\n".join(left))
 
 
 def main() -> int:
     """0 when all that the demonstration shows came true."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     stage = Stage()
     try:
         seen = _play(stage)

@@ -10,6 +10,7 @@ Only the standard library: it runs before anything is installed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -44,9 +45,10 @@ def of_home(home: Path) -> list[str]:
 
 
 def end_home(home: Path) -> list[str]:
-    """End the server and the agents of a home, by pid; what is left afterwards.
+    """End the server and the agents of a home, by pid; what did not end by itself then.
 
-    Groups that live must be cancelled before: their programs outlive both.
+    Groups that live should be cancelled before: their programs outlive both. What stays is told,
+    and killed.
     """
     for file in [home / "server.json", *home.glob("infra/local/**/agent.json")]:
         _end(file)
@@ -55,6 +57,7 @@ def end_home(home: Path) -> list[str]:
     while left and time.monotonic() < deadline:
         time.sleep(STEP)
         left = of_home(home)
+    _kill(left)
     return left
 
 
@@ -89,6 +92,15 @@ def _end(file: Path) -> None:
     deadline = time.monotonic() + END_SECONDS
     while start_time(pid) == since and time.monotonic() < deadline:
         time.sleep(STEP)
+
+
+def _kill(lines: list[str]) -> None:
+    """SIGKILL to the processes in lines of this module, those that still are what they were."""
+    for line in lines:
+        kind, *words = line.split(":")[0].split()
+        if kind == "process" and start_time(int(words[0])) == int(words[1]) != 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(words[0]), signal.SIGKILL)
 
 
 def _processes(ours: Callable[[list[bytes], list[bytes]], bool]) -> list[str]:

@@ -27,7 +27,7 @@ FOLDER_MODULES: Final = 12
 
 FOLDERS_LARGER: Final[Mapping[str, int]] = {
     # One program in one file of its own, in which a deeper path costs start time at each launch.
-    "agent": 24,
+    "agent": 26,
     # A command each.
     "cli/commands": 14,
     # A step each, and what the steps share.
@@ -77,6 +77,7 @@ CATCH_ALL: Final[Mapping[str, str]] = {
     "cli/following.py _read": "carried over to the thread that shows it",
     "cli/main.py run": "the last resort: an error gets a code and a hint",
     "control/controller.py kept": "a task's death is logged, not lost",
+    "control/looker.py _look": "an infra's mistake is a look that saw nothing",
     "server/answers.py work": "a stream's error is its last line",
     "server/main.py run": "the last resort: logged and told",
     "server/sessions.py _session": "an error before the socket is open is its refusal",
@@ -272,7 +273,7 @@ def test_only_what_can_be_answered_is_caught() -> None:
         for handler in _own(node, ast.ExceptHandler):
             assert isinstance(handler, ast.ExceptHandler)
             names = ast.unparse(handler.type).strip("()").split(", ") if handler.type else ["all"]
-            raised = isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None
+            raised = isinstance(handler.body[-1], ast.Raise)  # as it is, or in our words
             if raised or not {"all", "Exception", "BaseException"} & set(names):
                 continue
             key = f"{path} {node.name}"

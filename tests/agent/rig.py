@@ -125,8 +125,8 @@ class Agent:
         self.history: dict[str, list[tuple[int, str | None]]] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.options: list[str] = []
-        self.user: int | None = None
-        """The user to run it as; None: whoever runs the tests."""
+        self.prefix: list[str] = []
+        """Words before its command: whoever executes it as somebody else, somewhere else."""
 
     @property
     def pid(self) -> int:
@@ -136,11 +136,11 @@ class Agent:
     def start(self, *options: str) -> None:
         """Start the agent process and connect."""
         self.options = list(options) or self.options
+        options_of_home = ["--home", str(self.home), *self.options]
         log = open(self.home / "agent.log", "ab")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [self.python, "-I", "-S", self.pyz, "run", "--home", self.home, *self.options],
+            [*self.prefix, self.python, "-I", "-S", self.pyz, "run", *options_of_home],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            user=self.user, group=self.user, extra_groups=None if self.user is None else [],
             env={"PATH": os.defpath, "ARGOSY_MARK": f"agent@{self.home}", "LEAKS": "1"},
         )  # fmt: skip
         log.close()
@@ -150,25 +150,36 @@ class Agent:
         """A new control stream."""
         if self.control is not None:
             self.control.close()
-        first = {"op": "control", "protocol": 1, "server": "s", "life": self.life}
-        self.control = eventually(lambda: self._try(first), "the agent answers")
-        while self.next()["type"] != "report":
-            pass
+        self.control = eventually(self._try, "the agent answers")
 
-    def _try(self, first: dict[str, Any]) -> Wire | None:
+    def _try(self) -> Wire | None:
+        """A control stream that has given its first report.
+
+        The socket of an agent that was killed may live a moment longer, in a child that it had just
+        forked; such a stream ends at once.
+        """
         assert self.process is not None
         if self.process.poll() is not None:
             raise AssertionError("agent ended: " + (self.home / "agent.log").read_text())
+        wire = None
         try:
-            return Wire(self.home, first)
-        except OSError:
+            first = {"op": "control", "protocol": 1, "server": "s", "life": self.life}
+            self.control = wire = Wire(self.home, first)
+            while self.next()["type"] != "report":
+                pass
+            return wire
+        except (OSError, EOFError):
+            if wire is not None:
+                wire.close()
+            self.control = None
             return None
 
     def next(self) -> dict[str, Any]:
         """Take the next message of the control stream in."""
         assert self.control is not None
         message = self.control.line()
-        assert message is not None, "control stream ended"
+        if message is None:
+            raise EOFError("the control stream ended")
         self.messages.append(message)
         if message["type"] == "report":
             if message.get("full"):

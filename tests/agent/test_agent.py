@@ -127,6 +127,8 @@ def test_kill_9_at_any_moment_starts_nothing_twice(agent: Agent, folder: Path) -
             pass
         agent.kill()
         agent.start()
+    for name in names:  # a server says it again: the agent may have been killed before it read it
+        run = f"echo {name} >> {ledger}; exit 5"
         agent.assign((name, 30), lease=name, run=run, setup=f"echo s{name} >> {ledger}")
     for name in names:
         assert agent.end(name) == ("failed", 5, None, "exit")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.decide.deciding import codes, decided, running, said
 
 from argosy.model.group import Group, Outcome, Phase, Stage
 from argosy.model.spec import Condition, EndsWith, Probe, Ready, Restart, TaskSpec
 from argosy.testing.builders import NOW, a_task, newest, the_node, well
-from tests.decide.deciding import codes, decided, running, said
 
 PROBED = Ready(Probe.HTTP, port=8000)
 
@@ -85,7 +85,9 @@ def test_without_a_probe_what_succeeded_was_healthy() -> None:
 
 def test_health_belongs_to_the_attempt_that_showed_it() -> None:
     web = a_task("web", ready=PROBED, restart=Restart(on_failure=True, backoff_first=0.0))
-    trainer = a_task("trainer", depends_on=(("web", Condition.HEALTHY), ("data", Condition.STARTED)))
+    trainer = a_task(
+        "trainer", depends_on=(("web", Condition.HEALTHY), ("data", Condition.STARTED))
+    )
     group = decided(running(trainer, web, a_task("data"), stage=Stage.READY)).group
     group = decided(group, well(group).saying("web-0", Stage.RUNNING, healthy=True)).group
     group = decided(group, well(group).failing("web-0")).group
@@ -147,7 +149,9 @@ def test_a_chain_of_dependants_ends_in_one_decision_whatever_their_order() -> No
 
 
 def test_what_started_once_is_enough_for_a_dependant_that_asks_later() -> None:
-    trainer = a_task("trainer", depends_on=(("web", Condition.STARTED), ("data", Condition.STARTED)))
+    trainer = a_task(
+        "trainer", depends_on=(("web", Condition.STARTED), ("data", Condition.STARTED))
+    )
     group = decided(running(trainer, a_task("web"), a_task("data"), stage=Stage.READY)).group
     group = decided(group, well(group).saying("web-0", Stage.RUNNING)).group
     group = decided(group, well(group).failing("web-0")).group
@@ -160,4 +164,4 @@ def test_a_dependant_that_runs_is_not_ended_by_the_end_of_what_it_depended_on() 
     group = running(trainer, a_task("web", primary=False))
     after = decided(group, well(group).failing("web-0")).group
     assert newest(after, "trainer-0").goal is Stage.RUNNING
-    assert NOW == newest(after, "web-0").ended_at
+    assert newest(after, "web-0").ended_at == NOW

@@ -139,8 +139,16 @@ def test_a_program_killed_by_a_signal_says_which(one_home: Home) -> None:
 
 
 def test_a_program_that_empties_its_log_is_told_of(one_home: Home) -> None:
-    run = f"echo first; sleep 0.5; echo second >/dev/stderr; exec sleep {nap(one_home)}"
+    go = one_home.path.parent / "go"
+    run = f"""
+echo first
+until test -e {go}; do sleep 0.05; done
+echo second >/dev/stderr
+exec sleep {nap(one_home)}
+"""
     running(one_home, "emptied", group("emptied", task("t", run)))
+    until("it is seen", lambda: "first" in one_home.argosy("logs", "emptied").good().out)
+    go.touch()
     assert lives(sleeper(one_home))
     until(
         "it is told",

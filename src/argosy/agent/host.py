@@ -79,7 +79,7 @@ class Host:
         self._tick()
 
     def _leave_forgotten_groups(self) -> None:
-        """A life that was killed just after its last lease of a group was gone may not have left it."""
+        """A life that was killed just after the last lease of a group may not have left it."""
         place, used = self.place, {group.folder for group in self.groups.values()}
         groups = os.path.join(place.shared, "groups")
         for name in os.listdir(groups) if os.path.isdir(groups) else []:

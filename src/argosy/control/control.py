@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from argosy.clock import Clock
 from argosy.control import planning
 from argosy.control.controller import Controller
 from argosy.control.links import Usage
-from argosy.errors import ArgosyError, CapacityError, Conflict, InputError, NotFound
+from argosy.errors import ArgosyError, Broken, CapacityError, Conflict, InputError, NotFound
 from argosy.infra.api import Breaks, HostRef, Infra, Stream
 from argosy.infra.registry import InfraSettings, open_infras
 from argosy.model.action import Event, Limits, Reason, Replan
@@ -24,6 +25,8 @@ from argosy.model.spec import FileMount, GroupSpec, TaskSpec
 from argosy.plan.report import NO_ACCELERATORS
 from argosy.storage import snapshot
 from argosy.store.store import Store
+
+log = logging.getLogger("argosy.control.control")
 
 KEPT_DAYS = 30.0  # ended groups are forgotten after so long
 
@@ -98,6 +101,7 @@ class Control:
         """Forget an ended group, its logs and its snapshots."""
         found = self.store.load(group)
         await self.store.remove(group)
+        self._controller.forget(group)
         await asyncio.to_thread(snapshot.drop, self.home, group)
         await self._forget_logs(found)
 
@@ -216,6 +220,8 @@ class Control:
                 continue
             await self.intend(group.id, Intent(Verb.CANCEL, self.clock.now(), by="--replace"))
             while not entry.group.phase.final:
+                if entry.broken:
+                    raise Broken(entry.reasons[0].text, code="control/check-failed")
                 await entry.changed.wait()
 
     async def _forget_logs(self, group: Group) -> None:
@@ -235,8 +241,11 @@ class Control:
 
     async def _expire(self) -> None:
         while True:
-            for group in await self.store.expire(self.clock.now() - KEPT_DAYS * 86400.0):
-                await asyncio.to_thread(snapshot.drop, self.home, group)
+            try:
+                for group in await self.store.expire(self.clock.now() - KEPT_DAYS * 86400.0):
+                    await asyncio.to_thread(snapshot.drop, self.home, group)
+            except ArgosyError as error:
+                log.warning("expire-failed", extra={"why": error.text})
             await self.clock.sleep(3600.0)
 
 

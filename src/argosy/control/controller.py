@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,10 +21,10 @@ from argosy.control.links import PROTOCOL, AgentLink
 from argosy.control.looker import Looker
 from argosy.control.queues import Queues
 from argosy.control.step import step
-from argosy.errors import ArgosyError, Broken, Conflict
+from argosy.errors import ArgosyError, Broken, Conflict, NotFound
 from argosy.infra.api import Infra, Watches
 from argosy.model.action import Decision, Event, Limits, Reason, Release
-from argosy.model.group import Group, LeaseState
+from argosy.model.group import Group, Lease, LeaseState
 from argosy.model.ids import GroupId, InfraName, LeaseId, group_lease, group_of
 from argosy.model.observed import Look
 from argosy.store.store import Store
@@ -97,10 +97,23 @@ class Controller:
         entry = self.entries[group.id] = Entry(group)
         self._queues.saved(None, group, self.clock.now())
         for lease in group.leases:
-            if lease.host and lease.state < LeaseState.RELEASING and not lease.lost:
+            wanted = lease.host and lease.state < LeaseState.RELEASING and not lease.lost
+            if wanted and lease.placement.infra in self.infras:
                 self.link(lease.placement.infra, lease.host)
         self.news(entry)
         return entry
+
+    def forget(self, group: GroupId) -> None:
+        """Drop a group that is over: clean, or removed."""
+        entry = self.entries.pop(group, None)
+        if entry is None:
+            return
+        entry.dirty = False
+        if entry.timer is not None:
+            entry.timer.cancel()
+        self._queues.forget(group)
+        self._drop_leases(entry, entry.group.leases)
+        entry.tell_changed()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task, keep it, and write down what it could not answer."""
@@ -121,6 +134,8 @@ class Controller:
 
     def news(self, entry: Entry) -> None:
         """Something changed for this group: decide again."""
+        if self.entries.get(entry.group.id) is not entry:
+            return  # it was forgotten meanwhile
         entry.dirty = True
         if entry.worker is None and not self._closed and not entry.broken:
             entry.worker = self.spawn(f"group {entry.group.id}", self._work(entry))
@@ -158,15 +173,27 @@ class Controller:
             self._stop_broken(entry, error, now)
             return
         try:
-            decision = await self._save(entry, decision)
-        except Conflict:
-            entry.group = self.store.load(before.id)
-            entry.dirty = True
+            try:
+                decision = await self._save(entry, decision)
+            except Conflict:
+                self._decide_again(entry, self.store.load(before.id), now)
+                return
+        except NotFound:
+            self.forget(before.id)
             return
         except ArgosyError as error:
             self._store_failed(entry, error, now)
             return
-        self._after(entry, before, decision)
+        self._after(entry, before, decision, now)
+
+    def _decide_again(self, entry: Entry, newer: Group, now: float) -> None:
+        """The decision is dropped: a wish was written meanwhile, or another gang took the turn."""
+        moved = newer.version != entry.group.version
+        entry.group = newer
+        if moved:
+            entry.dirty = True
+        else:
+            self._wake_at(entry, now + self.limits.ask_again)
 
     async def _save(self, entry: Entry, decision: Decision) -> Decision:
         told = entry.events
@@ -182,8 +209,8 @@ class Controller:
             raise
         return replace(decision, group=saved)
 
-    def _after(self, entry: Entry, before: Group, decision: Decision) -> None:
-        """The decision stands: act on it."""
+    def _after(self, entry: Entry, before: Group, decision: Decision, now: float) -> None:
+        """The decision of `now` stands: act on it."""
         entry.group = decision.group
         changed = decision.group is not before or decision.reasons != entry.reasons
         entry.reasons = decision.reasons
@@ -192,15 +219,16 @@ class Controller:
         if any(reason.code == "peer-suspect" for reason in decision.reasons):
             self._ask_agents(entry)
         if decision.group is not before:
-            self._drop_gone(entry, before)
-            if self._queues.saved(before, decision.group, self.clock.now()):
+            left = {one.id for one in decision.group.leases}
+            self._drop_leases(entry, [one for one in before.leases if one.id not in left])
+            if self._queues.saved(before, decision.group, now):
                 for other in self._queues.first(before.id):
                     self.news(self.entries[other])
         self._wake_at(entry, decision.wake_at)
         if changed:
             entry.tell_changed()
         if entry.group.phase.final and entry.group.clean:
-            self._retire(entry)
+            self.forget(entry.group.id)
 
     def _wake_at(self, entry: Entry, at: float) -> None:
         if entry.timer is not None:
@@ -210,22 +238,14 @@ class Controller:
             delay = min(WAKE_MOST, max(0.0, at - self.clock.now()))
             entry.timer = asyncio.get_running_loop().call_later(delay, self.news, entry)
 
-    def _drop_gone(self, entry: Entry, before: Group) -> None:
-        left = {one.id for one in entry.group.leases}
-        for lease in before.leases:
-            if lease.id in left:
-                continue
+    def _drop_leases(self, entry: Entry, leases: Iterable[Lease]) -> None:
+        """Nothing is left of these leases: nothing more is said to or heard from their agents."""
+        for lease in leases:
             entry.words.pop(lease.id, None)
             entry.refusals.pop(lease.id, None)
             link = self.links.get((lease.placement.infra, lease.host))
             if link is not None:
                 link.drop(lease.id)
-
-    def _retire(self, entry: Entry) -> None:
-        if entry.timer is not None:
-            entry.timer.cancel()
-        self.entries.pop(entry.group.id, None)
-        self._queues.forget(entry.group.id)
 
     def _stop_broken(self, entry: Entry, error: Broken, now: float) -> None:
         log.error("check-failed", extra={"group": entry.group.id, "why": error.text})
@@ -262,7 +282,7 @@ class Controller:
             elif old.get(group) != new.get(group):
                 self.news(entry)
         for entry in self.entries.values():
-            if observer.waits_for_absence(entry.group, look.infra):
+            if observer.waits_for_absence(entry.group, now):
                 self.news(entry)
 
     def _ours(self, look: Look) -> Look:
@@ -325,8 +345,8 @@ class Controller:
         entry.events.append(Event(self.clock.now(), code, about, text, number))
         self.news(entry)
 
-    def found_again(self, link: AgentLink) -> None:
-        """The agent speaks again after it was silent."""
+    def spoke(self, link: AgentLink) -> None:
+        """The agent answered a ping, or speaks again after it was silent."""
         self._touch(link)
 
     def _touch(self, link: AgentLink) -> None:
@@ -335,9 +355,12 @@ class Controller:
                 self.news(entry)
 
     def _ask_agents(self, entry: Entry) -> None:
+        """Ping the agents that were not heard since the newest end that waits to be judged."""
+        unjudged = (one.ended_at for one in entry.group.attempts if not one.live | one.judged)
+        ended_at = max(unjudged, default=0.0)
         for link in {word.link.ref: word.link for word in entry.words.values()}.values():
-            link.ping()
-        asyncio.get_running_loop().call_later(0.05, self.news, entry)
+            if link.heard_at <= ended_at:
+                link.ping()
 
     # Time
 

@@ -47,8 +47,8 @@ class Listener(Protocol):
     def told(self, event: Mapping[str, Any]) -> None:
         """Something that people should know."""
 
-    def found_again(self, link: AgentLink) -> None:
-        """The agent speaks again after it was silent for long."""
+    def spoke(self, link: AgentLink) -> None:
+        """The agent answered a ping, or speaks again after it was silent for long."""
 
 
 class AgentLink:
@@ -66,6 +66,7 @@ class AgentLink:
         self._stream: Stream | None = None
         self._mailbox: dict[LeaseId, tuple[Serial, bytes]] = {}
         self._sent: dict[LeaseId, Serial] = {}
+        self._pinged = False
         self._wanted = asyncio.Event()
         self._idle_since = clock.now()
         self._cpu: dict[str, tuple[float, float]] = {}
@@ -109,8 +110,6 @@ class AgentLink:
         """Make the agent say something at once."""
         self._pinged = True
         self._wanted.set()
-
-    _pinged = False
 
     @property
     def idle(self) -> bool:
@@ -168,13 +167,16 @@ class AgentLink:
             if not line.endswith(b"\n"):
                 return
             self._heard()
-            self._take(json.loads(line))
+            try:
+                self._take(json.loads(line))
+            except (KeyError, TypeError, AttributeError) as error:
+                raise Broken(f"what the agent on {self.ref.host} says can't be read") from error
 
     def _heard(self) -> None:
         self.heard_at = self._clock.now()
         if self.silent:
             self.silent = False
-            self._listener.found_again(self)
+            self._listener.spoke(self)
 
     def _take(self, message: Mapping[str, Any]) -> None:
         match message.get("type"):
@@ -184,12 +186,14 @@ class AgentLink:
                 self.boot_id = str(message.get("boot_id", ""))
             case "report":
                 self._listener.heard(self, message["leases"], full=bool(message.get("full")))
+            case "pong":
+                self._listener.spoke(self)
             case "event":
                 self._listener.told(message)
             case "usage":
                 self._use(message)
             case _:
-                pass  # heartbeat, pong, and words of newer agents
+                pass  # heartbeat, and words of newer agents
 
     def _use(self, message: Mapping[str, Any]) -> None:
         at, usage, seen = float(message["at"]), {}, {}

@@ -20,6 +20,7 @@ log = logging.getLogger("argosy.control.looker")
 
 LOOK_EVERY: Final = 1.0  # seconds, while a group is on the infra
 LOOK_TIMEOUT: Final = 60.0
+WATCH_RETRY: Final = 5.0
 LOOK_SETTLES: Final = 0.004  # what is asked for at about the same time is seen in one look
 
 
@@ -41,7 +42,7 @@ class Looker:
         """Look until the task is cancelled."""
         while True:
             self._asked.clear()
-            self._saw(await self._look())
+            await self._once()
             every = LOOK_EVERY if self._busy() else None
             try:
                 async with asyncio.timeout(every):
@@ -50,13 +51,23 @@ class Looker:
             except TimeoutError:
                 pass
 
+    async def _once(self) -> None:
+        look = await self._look()
+        try:
+            self._saw(look)
+        except ArgosyError as error:  # the store can't be read now: the next look is taken in
+            log.warning("look-lost", extra={"infra": self.infra.name, "why": error.text})
+
     async def _look(self) -> Look:
+        """Whatever goes wrong, a look that saw nothing says so."""
         began_at = self._clock.now()
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
                 look = await self.infra.sightings()
-        except (ArgosyError, OSError, TimeoutError) as error:
-            log.warning("look-failed", extra={"infra": self.infra.name, "why": str(error)})
+        except Exception as error:
+            known = isinstance(error, (ArgosyError, OSError))
+            extra = {"infra": self.infra.name, "why": str(error)}
+            log.warning("look-failed", extra=extra, exc_info=None if known else error)
             return Look(self.infra.name, began_at, blind_all=True)
         return replace(look, began_at=began_at)
 
@@ -64,5 +75,9 @@ class Looker:
         """Ask for a look whenever the infra says that something changed."""
         assert isinstance(self.infra, Watches)
         while True:
-            await self.infra.changed()
+            try:
+                await self.infra.changed()
+            except (ArgosyError, OSError) as error:  # it is looked at every second anyway
+                log.warning("watch-failed", extra={"infra": self.infra.name, "why": str(error)})
+                await self._clock.sleep(WATCH_RETRY)
             self.ask()

@@ -35,7 +35,8 @@ def observed(
     for infra, sight in sights.items():
         look, leases = sight.look, sight.by_group.get(group.id, ())
         if leases or infra in group.infras:
-            mine[infra] = Look(infra, look.began_at, leases, look.blind, look.blind_all)
+            blind = frozenset(one for one in look.blind if group_of(one) == group.id)
+            mine[infra] = Look(infra, look.began_at, leases, blind, look.blind_all)
     return Observed(
         life=life,
         looking_since=looking_since,
@@ -55,12 +56,22 @@ def sight(look: Look) -> Sight:
     return Sight(look, {group: tuple(leases) for group, leases in found.items()})
 
 
-def waits_for_absence(group: Group, infra: InfraName) -> bool:
-    """Whether a look that shows the same as before is still news to the group."""
+def waits_for_absence(group: Group, sight: Sight) -> bool:
+    """Whether a look that shows the same as before is still news to the group.
+
+    It is when something is to be gone; also when something that was seen is absent, since the look
+    that missed it first may have begun before it was seen.
+    """
+    infra = sight.look.infra
+    if sight.look.blind_all:
+        return False
     if group.phase.final:
         return infra in group.infras
+    seen = {one.lease for one in sight.by_group.get(group.id, ())}
     return any(
-        one.state is LeaseState.RELEASING and one.placement.infra == infra for one in group.leases
+        one.state is LeaseState.RELEASING or (one.held_at > 0 and one.id not in seen)
+        for one in group.leases
+        if one.placement.infra == infra
     )
 
 

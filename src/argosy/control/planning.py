@@ -32,7 +32,7 @@ async def answer(
         try:
             async with asyncio.timeout(OFFERS_TIMEOUT):
                 offers += await infras[name].offers(need)
-        except (ArgosyError, TimeoutError) as error:
+        except (ArgosyError, OSError) as error:
             problems.append(f"{name}: {error}")
     unknown = unknown_infras(request.nodes, spec, infras)
     if unknown:

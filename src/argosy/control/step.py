@@ -11,13 +11,20 @@ from argosy.model.observed import Observed
 
 
 def step(group: Group, observed: Observed, now: float, limits: Limits) -> Decision:
-    """The decision. Raises Broken when it breaks what must hold; nothing was saved then."""
-    decision = decide(group, observed, now, limits)
+    """The decision. Raises Broken when there is none, or it breaks what must hold."""
+    try:
+        decision = decide(group, observed, now, limits)
+    except Exception as error:
+        raise _broken(group, f"{type(error).__name__}: {error}") from error
     wrong = checks.check(group, decision.group)
     if wrong:
-        raise Broken(
-            f"group {group.spec.name!r}: {'; '.join(wrong)}",
-            code="control/check-failed",
-            hint="the group is left as it was saved last; `argosy doctor` says where its story is",
-        )
+        raise _broken(group, "; ".join(wrong))
     return decision
+
+
+def _broken(group: Group, text: str) -> Broken:
+    return Broken(
+        f"group {group.spec.name!r}: {text}",
+        code="control/check-failed",
+        hint="the group is left as it was saved last; `argosy doctor` says where its story is",
+    )

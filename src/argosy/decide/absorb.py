@@ -183,7 +183,11 @@ def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
     if seen.incarnation < draft.get("incarnation"):
         return
     _catch_up(draft, seen)
+    if not draft.get("gang_barrier"):
+        draft.set(gang_barrier=draft.issue_barrier())
     node = draft.nodes[seen.node]
+    if not node.barrier:
+        node = draft.set_node(node.id, barrier=draft.get("gang_barrier"))
     before = draft.newest(node)
     if before is not None and before.live:
         _end(draft, before, Outcome.LOST, cause="superseded", text=f"attempt {seen.number} is here")

@@ -42,7 +42,7 @@ def _open_barriers(draft: Draft) -> None:
             if node.barrier not in started and node.settled is None:
                 waiting.setdefault(node.barrier or draft.get("gang_barrier"), []).append(node)
     opened = [b for b, nodes in sorted(waiting.items()) if b and _all_ready(draft, b, nodes)]
-    if not opened:
+    if not opened or _older_lives(draft):
         return
     used = {node.barrier for node in draft.nodes.values()}
     kept = [b for b in started if b in used or b == draft.get("gang_barrier")]
@@ -52,6 +52,20 @@ def _open_barriers(draft: Draft) -> None:
     for barrier in opened:
         first = barrier == draft.get("gang_barrier")
         draft.tell("barrier-open", "", "all are ready: start" if first else "restarted ones start")
+
+
+def _older_lives(draft: Draft) -> bool:
+    """Something of an older incarnation has not ended: two never run at once.
+
+    A serial group that starts anew begins with its first task, while a later one may still stop.
+    """
+    incarnation = draft.get("incarnation")
+    for attempt in draft.attempts.values():
+        if attempt.live and attempt.incarnation != incarnation:
+            text = f"{attempt.node} of the incarnation before has not ended"
+            draft.wait("older-incarnation", attempt.node, text, since=attempt.stop_at)
+            return True
+    return False
 
 
 def _all_ready(draft: Draft, barrier: int, nodes: list[Node]) -> bool:

@@ -243,7 +243,8 @@ class Truth:
             really is None or really[:2] != (new.outcome, new.exit_code)
         ):
             self.wrong("{} is recorded as {}, and was {}", new.id, new.outcome, really)
-        if new.cause == "forgotten" and after.id not in self.restored:
+        lost = (really is not None and really[0] is Outcome.LOST) or not self.host_lives(new)
+        if new.cause == "forgotten" and not lost and after.id not in self.restored:
             self.wrong("{} is taken for forgotten, and no agent forgets", new.id)
         unknown = new.outcome is Outcome.LOST and really is None and new.cause != "released"
         if unknown and self.host_lives(new):
@@ -265,7 +266,7 @@ class Truth:
         infra = self.world.infras[attempt.infra]
         held = infra.held.get(attempt.lease)
         there = held is not None and held.host is not None and held.host.alive
-        return there and not infra.is_gone(attempt.lease)
+        return there and not infra.was_lost(attempt.lease)
 
     @staticmethod
     def is_over(group: Group, task: str) -> bool:
@@ -332,7 +333,7 @@ class Truth:
                 infra = self.world.infras[lease.placement.infra]
                 held = infra.held.get(lease.id)
                 there = held is not None and held.host is not None and held.host.alive
-                if there and not infra.is_gone(lease.id):
+                if there and not infra.was_lost(lease.id):
                     self.wrong("{} is taken for lost, and its host lives", lease.id)
         turns: dict[str, str] = {}
         for group in self.world.store.records.values():

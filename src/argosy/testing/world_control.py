@@ -430,6 +430,8 @@ class Server:
                 held = world.infras[infra].held.get(lease)
                 if held is None or held.host is None or held.host.name != action.host:
                     return
+                if world.infras[infra].is_gone(lease):
+                    return
                 if held.host.cut_down:
                     world.strike("cut-assignment")
                 else:

@@ -238,9 +238,13 @@ class SimInfra:
                 self.world.after(self.world.delay(0.1, 0.8), self.up, held)
 
     def is_gone(self, lease: LeaseId) -> bool:
-        """It was lost, though a late acquire may have made it anew."""
+        """Looks say that it is gone."""
         held = self.held.get(lease)
-        return lease in self.died or (held is not None and held.state is SeenState.GONE)
+        return held is not None and held.state is SeenState.GONE
+
+    def was_lost(self, lease: LeaseId) -> bool:
+        """It was lost with its host, though a late acquire may have made it anew."""
+        return lease in self.died or self.is_gone(lease)
 
     def heal(self) -> None:
         """All faults of this infra and its hosts are over."""

@@ -16,7 +16,7 @@ from argosy.cli.screen.paint import TASK_COLOURS, Paint
 from argosy.model.ids import dns_label
 
 BAR_SECONDS = 10.0
-PENDING_MOST = 1 << 16  # bytes of a line without an end that are kept back
+PENDING_MOST = 4 << 20  # bytes of a line without an end that are kept back
 
 _CONTROL = re.compile(
     r"\x1b(?!\[[0-9;]*m)(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X].*?(?:\x07|\x1b\\)|[ -/]*[0-~])"

@@ -225,7 +225,7 @@ STORAGE: Final = Record(
 VOLUME: Final = Record(
     "a volume",
     (
-        Key("name", PLAIN, "A volume made with `argosy volumes`."),
+        Key("name", PLAIN, "The name of a volume."),
         Key("sub_path", PLAIN, "A folder inside it."),
         Key("host_path", Text("an absolute path", "begin with `/`", r"/.+"),
             "A folder of the host."),

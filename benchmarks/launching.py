@@ -1,0 +1,109 @@
+"""How long a group takes from the request to its last marker: five programs, the first launch of
+all, a hundred nodes; in both networks, beside bare Popen, supervisord, honcho and Ray Jobs.
+
+    python benchmarks/launching.py [--quick] [--no-ray]
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import peers
+from home import Home, group_text
+from marks import FIVE, Marks, now
+from measure import Budget, Options, Ratio, Row, Spread, alone, interleaved, load
+
+NETWORKS = ("host", "isolated")
+HUNDRED = tuple(f"node{number}" for number in range(100))
+BUDGET_FIVE = Budget("p50 <= 120 ms, p99 <= 300 ms; <= 3x bare Popen", 120.0, 300.0,
+                     ratio=Ratio("bare Popen", 3.0, margin=2.0))  # fmt: skip
+BUDGET_FIRST = Budget("<= 1.5 s", 1.5)
+BUDGETS_HUNDRED = {
+    "launch": Budget("<= 1.0 s; <= 1x supervisord", 1.0, ratio=Ratio("supervisord", 1.0, 1.5)),
+    "stop": Budget("<= 1.0 s", 1.0),
+}
+
+
+def launched(home: Home, network: str, names: tuple[str, ...]) -> tuple[float, float]:
+    """Seconds from the request to the last marker, and from `cancel` to the group's end."""
+    marks = Marks(home.folder, names)
+    file = home.file("group", group_text("group", marks))
+    began = now()
+    group = home.launch(file, network=network)
+    took = marks.last() - began
+    home.running(group)
+    return took, home.end(group)
+
+
+def five(options: Options) -> Iterator[Row]:
+    """The group that is used everywhere, on a warm server."""
+    with ExitStack() as stack:
+        home = stack.enter_context(Home())
+        watched = stack.enter_context(closing(peers.Supervisord(home.folder, FIVE)))
+        contestants: dict[str, Callable[[], float]] = {
+            network: (lambda network=network: launched(home, network, FIVE)[0])
+            for network in NETWORKS
+        }
+        contestants["bare Popen"] = lambda: peers.popen(home.folder, FIVE)[0]
+        contestants["supervisord"] = watched.once
+        contestants["honcho"] = lambda: peers.honcho(home.folder, FIVE)
+        for contestant in contestants.values():
+            contestant()  # warm
+        found = interleaved(options.rounds(25), contestants)
+    if options.ray:
+        found["Ray Jobs"] = ray_five(options)
+    beside = {name: one for name, one in found.items() if name not in NETWORKS}
+    for network in NETWORKS:
+        what = f"group of 5, warm, {network} network"
+        yield Row(what, found[network], "ms", BUDGET_FIVE, beside, load(), 1000.0)
+
+
+@functools.cache
+def ray_five(options: Options) -> Spread:
+    """The same five as Ray jobs; apart from the others, whom its processes would disturb."""
+    with Home() as home, closing(peers.Ray(home.folder)) as ray:
+        ray.once(FIVE)
+        return Spread(tuple(ray.once(FIVE) for _ in range(3)))
+
+
+def first(options: Options) -> Iterator[Row]:
+    """The first launch of all: a new home, no server, no agent."""
+    values = []
+    for _ in range(options.rounds(5)):
+        with Home() as home:
+            marks = Marks(home.folder)
+            file = home.file("group", group_text("group", marks))
+            began = now()
+            home.launch(file)
+            values.append(marks.last() - began)
+    yield Row("first launch on a fresh home", Spread(tuple(values)), "s", BUDGET_FIRST, {}, load())
+
+
+def hundred(options: Options) -> Iterator[Row]:
+    """A hundred nodes: launch, and stop."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    with Home() as home, closing(peers.Supervisord(home.folder, HUNDRED)) as watched:
+        contestants: dict[str, Callable[[], tuple[float, float]]] = {
+            "host": lambda: launched(home, "host", HUNDRED),
+            "isolated": lambda: launched(home, "isolated", HUNDRED),
+            "bare Popen": lambda: peers.popen(home.folder, HUNDRED),
+            "supervisord": lambda: (watched.start(), watched.stop()),
+        }
+        launched(home, "host", FIVE)
+        for _ in range(options.rounds(5)):
+            for name, contestant in contestants.items():
+                found.setdefault(name, []).append(contestant())
+    for place, what in enumerate(BUDGETS_HUNDRED):
+        spreads = {name: Spread(tuple(v[place] for v in values)) for name, values in found.items()}
+        beside = {name: one for name, one in spreads.items() if name not in NETWORKS}
+        for network in NETWORKS:
+            told = f"100 nodes: {what}, {network} network"
+            yield Row(told, spreads[network], "s", BUDGETS_HUNDRED[what], beside, load())
+
+
+LINES = (five, first, hundred)
+
+if __name__ == "__main__":
+    alone(LINES, __doc__)
