@@ -1,7 +1,7 @@
 """kill -9 at seeded points over commits and system calls of server, agent, launcher and wrapper.
 
-Groups launch, fail, recover, are cancelled and end meanwhile. Afterwards nothing is lost, doubled or
-orphaned: a ledger that the programs write themselves says what really ran.
+Groups launch, fail, recover, are cancelled and end meanwhile. Afterwards nothing is lost, doubled
+or orphaned: a ledger that the programs write themselves says what really ran.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.kill.bench import Bench, processes_of, until
 
 POINTS_PER_SEED = 5
@@ -115,7 +114,9 @@ def _phase(bench: Bench, name: str) -> str:
 
 def _check_ledger(ledger: Path, bench: Bench) -> None:
     lines = [line.split() for line in ledger.read_text().splitlines()]
-    assert not [line for line in lines if line[0] == "overlap"], "two attempts of a node ran at once"
+    assert not [line for line in lines if line[0] == "overlap"], (
+        "two attempts of a node ran at once"
+    )
     starts = Counter(tuple(line[1:4]) for line in lines if line[0] == "start")
     twice = [key for key, count in starts.items() if count > 1]
     assert not twice, f"started twice: {twice}"

@@ -19,6 +19,7 @@ DRAIN_READS = 20
 
 
 def encoded(data: bytes) -> str:
+    """Bytes as they travel in a message."""
     return base64.b64encode(data).decode("ascii")
 
 

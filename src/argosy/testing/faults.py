@@ -64,6 +64,7 @@ def host_reboot(world: World) -> bool:
 
 
 def host_dies(world: World, how: str) -> bool:
+    """A host dies in one of the ways of `SimInfra.lose`; some come back."""
     host = pick_host(world)
     if host is None or (how == "reboot" and host.infra.elastic):
         return False
@@ -138,6 +139,7 @@ def cut_assignments(world: World) -> bool:
 
 
 def cut_link(world: World, *, up: bool, down: bool) -> bool:
+    """A link is cut in one direction or both, and healed after a while."""
     host = pick_host(world)
     if host is None or host.cut_up or host.cut_down:
         return False
@@ -200,6 +202,7 @@ def refuse_never(world: World) -> bool:
 
 
 def refuse(world: World, retry: Callable[[], float]) -> bool:
+    """An infra refuses its next few acquires; `retry` says when each may be asked again."""
     infra: SimInfra = world.rng.choice(list(world.infras.values()))
     infra.refusing += [retry() for _ in range(world.rng.choice((1, 1, 2, 3)))]
     return True
@@ -328,6 +331,7 @@ def restart(world: World) -> bool:
 
 
 def wish(world: World, verb: Verb) -> bool:
+    """Somebody cancels or restarts a group, or a part of it."""
     group = pick_group(world)
     if group is None:
         return False

@@ -249,6 +249,7 @@ class Orders:
         self.wish(words, Verb.RESTART)
 
     def wish(self, words: list[str], verb: Verb) -> None:
+        """Somebody asks something of a group, or of its task or node."""
         group = self.group(words[0])
         task = words[1] if len(words) > 1 else ""
         index = int(words[2]) if len(words) > 2 else None

@@ -73,6 +73,7 @@ class Host:
         self.world.after(seconds, self.timer_due, self.epoch, fn, args)
 
     def timer_due(self, epoch: int, fn: Callable[..., None], args: tuple[Any, ...]) -> None:
+        """A timer of this life of the agent: not of a dead one, later of a frozen one."""
         if not self.alive or epoch != self.epoch:
             return
         if self.frozen:
@@ -111,6 +112,7 @@ class Host:
         self.report(assign.lease)
 
     def take_order(self, shelf: Shelf, order: Order, lease: LeaseId) -> None:
+        """One order of an assignment: a new attempt begins, the goal of a known one may grow."""
         kept = shelf.attempts.get(order.attempt)
         if kept is None and order.attempt in self.ended:
             kept = shelf.attempts[order.attempt] = self.ended[order.attempt]
@@ -138,6 +140,7 @@ class Host:
             self.start(kept)
 
     def prepared(self, kept: Kept) -> None:
+        """Preparing is over: READY with an address, or a failed `setup`."""
         if kept.stage != Stage.PREPARING:
             return
         if kept.behaviour.setup_fails and not self.world.quiet:
@@ -198,6 +201,7 @@ class Host:
         self.timer(grace, self.kill_due, kept)
 
     def kill_due(self, kept: Kept) -> None:
+        """The grace is over."""
         program = self.programs.get(kept.id)
         if program is not None:
             self.gone(program, None, 9)
@@ -234,6 +238,7 @@ class Host:
         self.timer(0.01, self.notice, program.lease, program.attempt)
 
     def remove(self, program: Program) -> None:
+        """Nothing of the program is left."""
         del self.programs[program.attempt]
         self.world.truth.over(program)
 
@@ -295,6 +300,7 @@ class Host:
         signal: int | None = None,
         cause: str = "",
     ) -> None:
+        """The attempt has ended so; it never changes again."""
         kept.stage, kept.outcome, kept.cause = Stage.ENDED, outcome, cause
         kept.code, kept.signal, kept.healthy = code, signal, False
         if kept.id not in self.world.truth.ends:
@@ -330,6 +336,7 @@ class Host:
     def send(
         self, lease: LeaseId, serial: Serial, seen: tuple[SeenAttempt, ...], *, prompt: bool
     ) -> None:
+        """A report goes out; one stream keeps its order."""
         world = self.world
         if self.cut_up:
             world.strike("cut-report")
@@ -426,6 +433,7 @@ class Host:
                 self.let_go(lease)
 
     def adopt(self, kept: Kept) -> None:
+        """A restarted agent takes up what its journal and the claims say of an attempt."""
         if kept.stage >= Stage.ENDED:
             return
         if kept.id in self.claims:

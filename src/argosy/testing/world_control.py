@@ -129,6 +129,7 @@ class Server:
             self.world.after(seconds, self.go_on, self.epoch, seconds)
 
     def go_on(self, epoch: int, seconds: float) -> None:
+        """A stall is over: what came meanwhile is taken in at once."""
         if epoch == self.epoch:
             self.stalled = False
             self.gap(seconds)
@@ -245,6 +246,7 @@ class Server:
             self.world.after(wait, self.alarm, self.epoch, group, at)
 
     def alarm(self, epoch: int, group: GroupId, at: float) -> None:
+        """The time that a decision asked for has come; an alarm that was replaced does nothing."""
         if epoch == self.epoch and self.wake_at.get(group) == at:
             if self.now() >= at:
                 self.wake(group)
@@ -252,6 +254,7 @@ class Server:
                 self.arm(group)
 
     def step_due(self, epoch: int, group: GroupId) -> None:
+        """The step that was queued for a group."""
         if epoch == self.epoch and not self.stalled and group in self.due:
             self.due.discard(group)
             self.step(group)

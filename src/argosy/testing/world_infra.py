@@ -209,6 +209,7 @@ class SimInfra:
         return host.cut_up or host.cut_down or not host.alive
 
     def shown(self, held: Held) -> SeenLease:
+        """What a look says of one lease."""
         if held.seen is None:
             where = held.host.name if held.host and held.state is not SeenState.PENDING else ""
             held.seen = SeenLease(held.lease, held.state, where, unschedulable=held.unschedulable)
