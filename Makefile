@@ -29,7 +29,7 @@ kill: venv-dev ## server, agent and wrappers killed at seeded system calls
 	$(PYTEST) -m kill $(ARGS) tests/kill
 
 whole: venv-dev ## real groups through the real command; NETWORK=isolated|host
-	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(ARGS)
+	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(ARGS) $(TESTS)
 
 check: venv-dev ## format, lint, types, import contracts, tidiness, docs
 	$(BIN)/ruff check .

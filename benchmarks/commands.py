@@ -5,10 +5,11 @@ python benchmarks/commands.py [--quick] [--no-ray]
 
 from __future__ import annotations
 
-import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from home import ARGOSY, Home, group_text
 from marks import Marks, now
@@ -16,6 +17,8 @@ from measure import ROOT, Budget, Options, Ratio, Row, Spread, alone, interleave
 from peers import BIN
 
 BARE = "bare Python"
+NULL = subprocess.DEVNULL
+QUIET: dict[str, Any] = {"stdin": NULL, "stdout": NULL, "stderr": NULL}
 VALIDATED = ROOT / "examples" / "rlhf-five-tasks.yaml"
 BUDGET_MEMORY = Budget("<= 45 MiB", 45.0)
 BUDGETS = {
@@ -41,33 +44,33 @@ def commands(options: Options) -> Iterator[Row]:
             "honcho version": [str(BIN / "honcho"), "version"],
             "supervisord --version": [str(BIN / "supervisord"), "--version"],
         }
-        kib: dict[str, int] = {}
-        timed = {name: partial(_run, name, line, home.env, kib) for name, line in lines.items()}
-        for one in timed.values():
-            one()  # bytecode and disk cache are there from here on
+        timed = {name: partial(_seconds, line, home.env) for name, line in lines.items()}
+        # This fills the caches too: bytecode and files are there from here on.
+        mib = {name: Spread((_peak_mib(line, home.env),)) for name, line in lines.items()}
         found = interleaved(options.rounds(20), timed)
     beside = {name: one for name, one in found.items() if name not in BUDGETS}
     for name, budget in BUDGETS.items():
         yield Row(f"`{name}`", found[name], "ms", budget, beside, load(), 1000.0)
-    ours = Spread(tuple(kib[name] / 1024.0 for name in BUDGETS))
-    others = {name: Spread((kib[name] / 1024.0,)) for name in beside}
-    yield Row("memory of these commands", ours, "MiB", BUDGET_MEMORY, others, load())
+    others = {name: mib[name] for name in beside}
+    for name in BUDGETS:
+        yield Row(f"`{name}`: memory", mib[name], "MiB", BUDGET_MEMORY, others, load())
 
 
-def _run(name: str, line: list[str], env: dict[str, str], kib: dict[str, int]) -> float:
-    """Seconds of a command whose output goes nowhere; its peak memory goes into `kib`."""
-    null = os.open(os.devnull, os.O_RDWR)
+def _seconds(line: list[str], env: dict[str, str]) -> float:
+    """From the fork to the exit of a command whose output goes nowhere."""
     began = now()
-    pid = os.posix_spawn(
-        line[0], line, env, file_actions=[(os.POSIX_SPAWN_DUP2, null, n) for n in (0, 1, 2)]
-    )
-    _, status, usage = os.wait4(pid, 0)
-    took = now() - began
-    os.close(null)
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise RuntimeError(f"{' '.join(line)} exited with {os.waitstatus_to_exitcode(status)}")
-    kib[name] = max(kib.get(name, 0), usage.ru_maxrss)
-    return took
+    subprocess.run(line, env=env, **QUIET, check=True)
+    return now() - began
+
+
+def _peak_mib(line: list[str], env: dict[str, str]) -> float:
+    """Peak memory of a command, asked by a small process: who forks lends its own peak."""
+    asks = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True,"
+    asks += " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL);"
+    asks += " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    command = [sys.executable, "-I", "-S", "-c", asks, *line]
+    said = subprocess.run(command, env=env, capture_output=True, check=True).stdout
+    return int(said) / 1024.0
 
 
 LINES = (commands,)

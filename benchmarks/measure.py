@@ -99,6 +99,8 @@ class Row:
         if self.failed:
             return "**FAILED**"
         missed = self._missed()
+        if self.budget.text == "none":
+            return "for comparison"
         return "missed: " + ", ".join(missed) if missed else "held"
 
     def _missed(self) -> list[str]:

@@ -6,6 +6,7 @@ The last three live in an environment of their own, `.bench/venv`, which `ensure
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -16,7 +17,6 @@ import time
 import urllib.error
 import urllib.request
 import xmlrpc.client
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -192,22 +192,21 @@ class Ray:
         self.folder.mkdir()
         self.port = free_port()
         say("starting Ray ...")
-        self._ray(
-            "start", "--head", f"--dashboard-port={self.port}", f"--port={free_port()}",
+        words = [
+            "start", "--head", "--block", f"--dashboard-port={self.port}", f"--port={free_port()}",
             f"--temp-dir={self.folder}", "--num-cpus=16", "--disable-usage-stats",
             "--include-dashboard=true", "--object-store-memory=80000000",
+        ]  # fmt: skip
+        self.process = subprocess.Popen(
+            [str(BIN / "ray"), *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=_keep_orphans,
         )  # fmt: skip
-        deadline = now() + DEADLINE
+        deadline = now() + 2 * DEADLINE
         while not self._answers():
-            if now() > deadline:
+            if now() > deadline or self.process.poll() is not None:
+                self.close()
                 raise TimeoutError("Ray's job server does not answer")
             time.sleep(0.2)
-
-    def _ray(self, *words: str) -> None:
-        subprocess.run(
-            [str(BIN / "ray"), *words], check=True, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, timeout=180.0,
-        )  # fmt: skip
 
     def _answers(self) -> bool:
         try:
@@ -257,26 +256,41 @@ class Ray:
         return now() - began
 
     def processes(self) -> list[int]:
-        """All of its processes, found by its folder in their command lines."""
-        word = os.fsencode(self.folder)
-        return [pid for pid, line in _command_lines() if word in line and pid != os.getpid()]
+        """All of its processes."""
+        return [self.process.pid, *_descendants(self.process.pid)]
 
     def close(self) -> None:
-        """End what it started: by the pids that name its folder, for `ray stop` ends all."""
+        """End what it started, and nothing else (`ray stop` ends every Ray of the machine)."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             deadline = now() + 10.0
-            while (pids := self.processes()) and now() < deadline:
+            while (pids := _descendants(self.process.pid)) and now() < deadline:
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, number)
                 time.sleep(0.2)
+        end(self.process)
 
 
-def _command_lines() -> Iterator[tuple[int, bytes]]:
+def _keep_orphans() -> None:
+    """Let what this process starts stay below it, whatever becomes of those in between."""
+    set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
+
+
+def _descendants(pid: int) -> list[int]:
+    """The living processes below one."""
+    below: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                yield int(name), Path(f"/proc/{name}/cmdline").read_bytes()
+                stat = Path(f"/proc/{name}/stat").read_text()
+                fields = stat.rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    below.setdefault(int(fields[1]), []).append(int(name))
+    found = list(below.get(pid, []))
+    for one in found:
+        found += below.get(one, [])
+    return found
 
 
 def _await_end(pid: int) -> None:

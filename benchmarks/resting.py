@@ -55,14 +55,17 @@ def idle(options: Options) -> Iterator[Row]:
         yield _row(f"agent, {told}: CPU", cpu, "%", BUDGET_AGENT_CPU, beside["cpu"])
         rss = _spread([rss_mib(agent)])
         yield _row(f"agent, {told}: memory", rss, "MiB", BUDGET_AGENT_RSS, beside["rss"])
-        wrappers = [parent(marks.pid(name)) for marks in all_marks for name in FIVE]
-        dirty = _spread([private_dirty_mib(pid) for pid in wrappers])
-        yield _row("per supervised process: private dirty", dirty, "MiB", BUDGET_DIRTY)
+        all_marks.append(_launched(home, GROUPS, "host"))
+        for network, marks in zip(("isolated", "host"), all_marks[-2:]):
+            dirty = _spread([private_dirty_mib(parent(marks.pid(name))) for name in FIVE])
+            what = f"per supervised process: private dirty, {network} network"
+            yield _row(what, dirty, "MiB", BUDGET_DIRTY)
 
 
-def _launched(home: Home, number: int) -> Marks:
+def _launched(home: Home, number: int, network: str = "isolated") -> Marks:
     marks = Marks(home.folder)
-    group = home.launch(home.file("group", group_text(f"group-{number}", marks)))
+    file = home.file("group", group_text(f"group-{number}", marks))
+    group = home.launch(file, network=network)
     marks.read()
     home.running(group)
     return marks
@@ -85,9 +88,9 @@ def ray(options: Options) -> Iterator[Row]:
         time.sleep(SETTLE)
         pids = head.processes()
         cpu = _spread([percent_of_a_core(head.processes(), 5.0) for _ in range(2)])
-        yield _row("(peer) Ray head idle: CPU", cpu, "%", Budget(""))
+        yield _row("(peer) Ray head idle: CPU", cpu, "%", Budget("none"))
         rss = _spread([sum(map(rss_mib, pids))])
-        yield _row("(peer) Ray head idle: memory", rss, "MiB", Budget(""))
+        yield _row("(peer) Ray head idle: memory", rss, "MiB", Budget("none"))
 
 
 def many(options: Options) -> Iterator[Row]:

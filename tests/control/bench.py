@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.control.agents import Agent
+
 from argosy.clock import Clock
 from argosy.control.controller import Controller
 from argosy.control.entry import Entry
-from argosy.errors import CapacityError, InfraError, Unreachable
+from argosy.errors import CapacityError, Unreachable
 from argosy.infra.api import HostRef, Infra, Stream
 from argosy.infra.local.agent import SocketStream
 from argosy.model.action import LeaseRequest, Limits
@@ -22,10 +24,9 @@ from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
 from argosy.model.spec import GroupSpec
 from argosy.store.store import Store
-from tests.control.agents import Agent
 
 PATIENCE = 20.0  # seconds until a condition must hold
-QUICK = Limits(suspect_after=1.0)
+QUICK = Limits(suspect_after=1.0, release_margin=1.0)
 
 
 async def until(holds: Callable[[], object], what: str = "") -> None:
@@ -58,6 +59,7 @@ class Bench:
         self.released: list[LeaseId] = []
         self.refuse: CapacityError | None = None  # every acquire
         self.fail: Exception | None = None  # every look
+        self.keep = False  # releases do nothing
         self.looks = 0
         self._moved = asyncio.Event()
 
@@ -82,6 +84,8 @@ class Bench:
 
     async def release(self, lease: LeaseId) -> None:
         self.released.append(lease)
+        if self.keep:
+            return
         host, _ = self.held.pop(lease, ("", None))
         if host:
             self.agents[host].leases.pop(lease, None)
@@ -178,6 +182,3 @@ async def world(
             await agent.stop()
         store.close()
         assert [t for t in asyncio.all_tasks() if t.get_name().startswith(("group", "look"))] == []
-
-
-FULL = InfraError("nothing is seen")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.control.bench import Bench, World, until, world
 
 from argosy.errors import CapacityError, InfraError
 from argosy.model.action import Event
@@ -15,7 +16,6 @@ from argosy.model.ids import LeaseId, Serial, group_lease, lease_id
 from argosy.model.observed import SeenLease, SeenState
 from argosy.model.spec import Restart, Scope
 from argosy.testing.builders import a_spec, a_task, newest, the_node
-from tests.control.bench import Bench, World, until, world
 
 pytestmark = pytest.mark.anyio
 
@@ -125,11 +125,9 @@ async def test_a_group_whose_record_was_removed_leaves_the_loop(folder: Path) ->
 async def test_a_decision_that_breaks_a_rule_stops_that_group_only(folder: Path) -> None:
     async with world(folder) as here:
         broken = await here.running(SPEC)
-        lease = broken.group.leases[0]
-        twice = replace(broken.group, leases=(lease, lease), version=broken.group.version)
-        broken.group = twice
-        await wish(here, broken, Verb.CANCEL)
-        broken.group = replace(twice, intents=(Intent(Verb.CANCEL, 0.0),))
+        ghost = replace(broken.group.nodes[0], lease=LeaseId("ghost"))
+        broken.group = replace(broken.group, nodes=(ghost,))
+        here.controller.news(broken)
         await until(lambda: broken.broken)
         assert broken.reasons[0].code == "broken"
         other = await here.running(a_spec(a_task("web"), name="other"))
@@ -409,3 +407,12 @@ async def test_a_look_is_asked_for_by_who_watches(folder: Path) -> None:
         async with asyncio.timeout(5.0):
             while here.bench.looks == before:
                 await asyncio.sleep(0.01)
+
+
+async def test_gangs_that_come_together_take_turns(folder: Path) -> None:
+    async with world(folder, cpus=16.0) as here:
+        names = [f"g{number}" for number in range(5)]
+        specs = [a_spec(a_task(name, needs=SMALL), name=name) for name in names]
+        entries = await asyncio.gather(*(here.submit(spec) for spec in specs))
+        await until(lambda: {f"{name}-0": 30 for name in names} == here.stages())
+        assert [entry.group.placing.turns for entry in entries] == [()] * 5

@@ -22,6 +22,8 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Home]:
     try:
         yield home
     finally:
+        if (home.path / "store.db").exists() and not (home.path / "server.json").exists():
+            home.argosy("status")  # what still runs can only be cancelled by a server
         left = home.close()
         shutil.rmtree(folder, ignore_errors=True)
     left += [f"link {name}" for name in leftovers.links() - links]

@@ -183,7 +183,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    elif set(verdicts) == {None}:\n        return\n",
     ),
     Mutation(
-        "a cancelled group leaves its programs running",
+        "with failure, auxiliaries get their delay too",
         "finish",
         "    if verdict is not Phase.SUCCEEDED:\n        _stop_everything(draft, cause)\n",
         "",
@@ -216,8 +216,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a dead dependency is waited for",
         "finish",
-        "        _dead_dependencies(draft)\n",
-        "",
+        "_dead_dependencies, _unprepared",
+        "_unprepared",
     ),
     Mutation(
         "the next serial task starts after a failure",
@@ -243,7 +243,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "fill",
         "or lease.state is not LeaseState.HELD or lease.lost:",
         "or lease.state is not LeaseState.HELD:",
-        explained="a lost lease leaves its node in the same decision, before or in `leases`",
     ),
     Mutation(
         "an attempt on a lease that was never seen",
@@ -366,8 +365,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "capacity goes before the grace is over",
         "leases",
-        "    until = (stop_at or draft.now) + grace + draft.limits.release_margin\n",
-        "    until = (stop_at or draft.now)\n",
+        "    until = (attempt.stop_at or draft.now) + grace + draft.limits.release_margin\n",
+        "    until = attempt.stop_at or draft.now\n",
     ),
     Mutation(
         "a lost lease is kept",
@@ -409,8 +408,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a planner that never answers is waited for",
         "placing",
-        "        if draft.now < placing.requested_at + draft.limits.replan_timeout:",
-        "        if True:",
+        "    if placing.request != ZERO and draft.now < answer_by:",
+        "    if placing.request != ZERO:",
     ),
     Mutation(
         "a stale plan is taken",

@@ -1,6 +1,7 @@
 """Tries every mutation of `decide` against stories and seeds; fails when one is not caught.
 
-    python tests/sim/run_mutations.py [--seeds 150] [--jobs 2] [--only WORDS] [--no-stories]
+    python tests/sim/run_mutations.py [--seeds 150] [--jobs 2] [--only WORDS]
+                                      [--no-stories | --both]
 
 Each is made in a copy of the package in a temporary folder, and runs in a process of its own.
 """
@@ -22,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from tests.sim.mutations import MUTATIONS, Mutation  # noqa: E402
 
 PARTS = ("model", "decide", "plan", "testing")  # of the package: what a world needs
-PATIENCE = 300.0  # seconds for one mutant; one that hangs is caught
+PATIENCE = 120.0  # seconds for one mutant; one that hangs is caught
 
 TRIAL = """
 import sys
@@ -39,6 +40,8 @@ if sys.argv[3] == "1":
             same = False
         if not same:
             print(f"story {path.stem}")
+            if sys.argv[4] != "1":
+                sys.exit()
             break
 for seed in range(int(sys.argv[2])):
     try:
@@ -72,13 +75,19 @@ def mutate(mutation: Mutation, folder: Path) -> None:
     module.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
 
 
-def trial(mutation: Mutation | None, base: Path, *, seeds: int, stories: bool) -> tuple[str, ...]:
-    """What caught the mutant, made from the package in `base`; None: the package as it is."""
+def trial(
+    mutation: Mutation | None, base: Path, *, seeds: int, stories: bool = True, both: bool = False
+) -> tuple[str, ...]:
+    """What caught the mutant, made from the package in `base`; None: the package as it is.
+
+    `both`: seeds are tried also when a story has caught it.
+    """
     with tempfile.TemporaryDirectory(prefix="argosy-mutant-") as name:
         shutil.copytree(base, name, dirs_exist_ok=True)
         if mutation is not None:
             mutate(mutation, Path(name))
-        argv = [sys.executable, "-c", TRIAL, name, str(seeds), "1" if stories else "0"]
+        flags = ["1" if flag else "0" for flag in (stories, both)]
+        argv = [sys.executable, "-c", TRIAL, name, str(seeds), *flags]
         try:
             done = subprocess.run(
                 argv, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=name
@@ -104,18 +113,23 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="those whose name or module has these words")
     parser.add_argument("--no-stories", action="store_true")
+    parser.add_argument("--both", action="store_true", help="seeds also after a story")
     asked = parser.parse_args(argv)
     chosen = [one for one in MUTATIONS if asked.only in f"{one.module} {one.name}"]
     with tempfile.TemporaryDirectory(prefix="argosy-mutants-") as name:
         base = Path(name)
         copy_package(base)
-        options = {"seeds": asked.seeds, "stories": not asked.no_stories}
-        wrong = trial(None, base, **options)
+
+        def tried(mutation: Mutation | None) -> tuple[str, ...]:
+            stories = not asked.no_stories
+            return trial(mutation, base, seeds=asked.seeds, stories=stories, both=asked.both)
+
+        wrong = tried(None)
         if wrong:
             print(f"without any mutation: {'; '.join(wrong)}")
             return 1
         with ThreadPoolExecutor(asked.jobs) as pool:
-            tries = pool.map(lambda one: trial(one, base, **options), chosen)
+            tries = pool.map(tried, chosen)
             fine = [tell(one, lines) for one, lines in zip(chosen, tries, strict=True)]
     print(f"{len(fine)} mutations, {fine.count(False)} survived")
     return 1 if False in fine else 0

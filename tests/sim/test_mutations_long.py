@@ -20,10 +20,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.sim
 def test_the_package_itself_is_well(base: Path) -> None:
-    assert not trial(None, base, seeds=SEEDS, stories=True)
+    assert not trial(None, base, seeds=SEEDS)
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: f"{one.module}: {one.name}")
 def test_mutation_is_caught(mutation: Mutation, base: Path) -> None:
-    assert trial(mutation, base, seeds=SEEDS, stories=True) or mutation.explained
+    assert trial(mutation, base, seeds=SEEDS) or mutation.explained

@@ -8,6 +8,7 @@ gets a fresh window: `looking_since` moves.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
@@ -72,7 +73,8 @@ class Controller:
     async def start(self) -> None:
         """Take up every unfinished group and decide once for each."""
         for infra in self.infras.values():
-            looker = Looker(infra, self.clock, busy=self._busy, saw=self._saw)
+            busy = functools.partial(self._busy, infra.name)
+            looker = Looker(infra, self.clock, busy=busy, saw=self._saw)
             self._lookers[infra.name] = looker
             self.spawn(f"look {infra.name}", looker.run())
             if isinstance(infra, Watches):
@@ -128,6 +130,7 @@ class Controller:
                     del self._tasks[name]
 
         task = self._tasks[name] = asyncio.create_task(kept(), name=name)
+        task.add_done_callback(lambda _: work.close())  # one that was cancelled before it began
         return task
 
     # News
@@ -268,8 +271,10 @@ class Controller:
         if infra in self._lookers:
             self._lookers[infra].ask()
 
-    def _busy(self) -> bool:
-        return bool(self.entries)
+    def _busy(self, infra: InfraName) -> bool:
+        """Whether that infra is looked at every second: also until what is left there is gone."""
+        last = self.sights.get(infra)
+        return bool(self.entries) or (last is not None and bool(last.look.leases))
 
     def _saw(self, look: Look) -> None:
         before = self.sights.get(look.infra)

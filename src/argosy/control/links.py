@@ -1,7 +1,8 @@
 """One control stream to each agent: assignments go out, reports come in.
 
 A link is kept while a lease of a living group is on its host. It remembers the newest assignment of
-each lease and sends it again on every new connection: the agent ignores what it has.
+each lease and sends it again on every new connection, once the agent has said all that it knows:
+an agent ignores what it has, and one that has lost an attempt must not execute it again.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class AgentLink:
         self._sent: dict[LeaseId, Serial] = {}
         self._pinged = False
         self._wanted = asyncio.Event()
+        self._introduced = asyncio.Event()  # the agent has said all that it knows
         self._idle_since = clock.now()
         self._cpu: dict[str, tuple[float, float]] = {}
         self._book: tuple[Any, bytes] = (None, b"")  # the newest that was sent, and its JSON
@@ -133,7 +135,7 @@ class AgentLink:
             delay = min(RETRY_MOST, delay * 2)
 
     async def _serve(self, stream: Stream) -> None:
-        self._stream, self._sent = stream, {}
+        self._stream, self._sent, self._introduced = stream, {}, asyncio.Event()
         try:
             await stream.write(json.dumps(self._hello).encode() + b"\n")
             async with asyncio.TaskGroup() as group:
@@ -147,6 +149,7 @@ class AgentLink:
             await stream.close()
 
     async def _send(self, stream: Stream) -> None:
+        await self._introduced.wait()
         while True:
             self._wanted.clear()
             if self._pinged:
@@ -185,7 +188,10 @@ class AgentLink:
                     raise Broken(f"the agent on {self.ref.host} speaks another protocol")
                 self.boot_id = str(message.get("boot_id", ""))
             case "report":
-                self._listener.heard(self, message["leases"], full=bool(message.get("full")))
+                full = bool(message.get("full"))
+                self._listener.heard(self, message["leases"], full=full)
+                if full:
+                    self._introduced.set()
             case "pong":
                 self._listener.spoke(self)
             case "event":

@@ -120,6 +120,7 @@ def forget_unknown(entry: Entry, link: AgentLink, leases: Mapping[str, Any]) -> 
         seen = any(one.seen and one.live and one.id in orders for one in entry.group.attempts)
         if seen:
             entry.words[lease.id] = Word(link, lease.serial, ())
+            link.drop(lease.id)  # what it was told before is not said again
         elif entry.words.pop(lease.id, None) is None:
             continue
         changed = True

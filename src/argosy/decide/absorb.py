@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from argosy.decide.draft import Draft
+from argosy.decide.draft import Draft, ending
 from argosy.model.group import Attempt, Lease, LeaseState, Outcome, Stage
 from argosy.model.ids import LeaseId
 from argosy.model.observed import Report, SeenAttempt, SeenLease, SeenState
 
+ENDS_OF_PROGRAMS = ("exit", "signal", "oom", "")  # causes that only a program that ran can have
+
 
 def sightings(draft: Draft) -> None:
     """Take in the newest looks and reports."""
-    seen = {one.lease: one for look in draft.observed.looks.values() for one in look.leases}
     for lease in list(draft.leases.values()):
-        _lease(draft, lease, seen.get(lease.id))
+        _lease(draft, lease, draft.seen.get(lease.id))
     for report in draft.observed.reports.values():
         reported = draft.leases.get(report.lease)
         if reported is not None and not reported.lost:
@@ -71,7 +72,7 @@ def _end_what_was_on(draft: Draft, lease: LeaseId, cause: str, text: str) -> Non
 
 
 def _end(draft: Draft, attempt: Attempt, outcome: Outcome, **facts: Any) -> None:
-    draft.set_attempt(
+    ended = draft.set_attempt(
         attempt.id,
         stage=Stage.ENDED,
         outcome=outcome,
@@ -79,21 +80,7 @@ def _end(draft: Draft, attempt: Attempt, outcome: Outcome, **facts: Any) -> None
         healthy=False,
         **facts,
     )
-    words = facts.get("text") or _how(facts)
-    draft.tell(
-        "attempt-ended",
-        attempt.node,
-        f"{outcome.value}: {words}" if words else outcome.value,
-        attempt=attempt.number,
-    )
-
-
-def _how(facts: dict[str, Any]) -> str:
-    if facts.get("signal") is not None:
-        return f"signal {facts['signal']}"
-    if facts.get("exit_code") is not None:
-        return f"exit {facts['exit_code']}"
-    return str(facts.get("cause") or "")
+    draft.tell("attempt-ended", attempt.node, ending(ended), attempt=attempt.number)
 
 
 def _report(draft: Draft, lease: Lease, report: Report) -> None:
@@ -124,10 +111,11 @@ def _merge(draft: Draft, attempt: Attempt, seen: SeenAttempt) -> None:
     facts: dict[str, Any] = {"seen": True}
     if seen.address:
         facts["address"] = seen.address
-    ran = seen.stage is Stage.RUNNING or seen.stage is Stage.STOPPING
-    if ran or (seen.stage is Stage.ENDED and seen.cause in ("exit", "signal", "oom", "")):
+    runs = seen.stage is Stage.RUNNING or seen.stage is Stage.STOPPING
+    ran = runs or (seen.stage is Stage.ENDED and seen.cause in ENDS_OF_PROGRAMS)
+    if ran:
         facts["started_at"] = attempt.started_at or draft.now
-    if "started_at" in facts or seen.stage is Stage.READY:
+    if ran or seen.stage is Stage.READY:
         facts["ready_at"] = attempt.ready_at or draft.now
     if seen.stage is Stage.ENDED:
         outcome = seen.outcome or Outcome.LOST
@@ -147,7 +135,7 @@ def _advance(draft: Draft, attempt: Attempt, seen: SeenAttempt, facts: dict[str,
     healthy = seen.healthy and stage is Stage.RUNNING
     if seen.stage >= attempt.stage and healthy != attempt.healthy:
         facts["healthy"] = healthy
-        if draft.tasks[attempt.node.task].ready is not None:
+        if draft.tasks[attempt.node.task].ready is not None and stage is Stage.RUNNING:
             code = "attempt-healthy" if healthy else "attempt-unhealthy"
             draft.tell(code, attempt.node, seen.text, attempt=attempt.number)
     if any(getattr(attempt, field) != value for field, value in facts.items()):
@@ -156,19 +144,6 @@ def _advance(draft: Draft, attempt: Attempt, seen: SeenAttempt, facts: dict[str,
 
 def _words(seen: SeenAttempt) -> str:
     return f"at {seen.address}" if seen.address and seen.stage is Stage.READY else ""
-
-
-def _catch_up(draft: Draft, seen: SeenAttempt) -> None:
-    """The world is an incarnation ahead: what the record knows of older ones is to be replaced."""
-    if seen.incarnation == draft.get("incarnation"):
-        return
-    barrier = draft.issue_barrier()
-    draft.set(incarnation=seen.incarnation, gang_barrier=barrier)
-    for node in list(draft.nodes.values()):
-        attempt = draft.newest(node)
-        live = attempt is not None and attempt.live
-        again = {} if draft.ending else {"settled": None, "cause": "", "asked": False}
-        draft.set_node(node.id, barrier=barrier, replace=live or node.replace, **again)
 
 
 def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
@@ -215,3 +190,16 @@ def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
         draft.set_node(seen.node, barrier=barrier, asked=True)
     draft.tell("attempt-adopted", seen.node, "found running", attempt=seen.number)
     _merge(draft, attempt, seen)
+
+
+def _catch_up(draft: Draft, seen: SeenAttempt) -> None:
+    """The world is an incarnation ahead: what the record knows of older ones is to be replaced."""
+    if seen.incarnation == draft.get("incarnation"):
+        return
+    barrier = draft.issue_barrier()
+    draft.set(incarnation=seen.incarnation, gang_barrier=barrier)
+    for node in list(draft.nodes.values()):
+        attempt = draft.newest(node)
+        live = attempt is not None and attempt.live
+        again = {} if draft.ending else {"settled": None, "cause": "", "asked": False}
+        draft.set_node(node.id, barrier=barrier, replace=live or node.replace, **again)

@@ -24,10 +24,14 @@ def impossible(draft: Draft, task: TaskSpec) -> str:
     for name, condition in task.depends_on:
         other = draft.tasks[name]
         verdict = draft.verdict(other)
-        if verdict is None or _done_for_all(draft, other, condition):
+        if _done_for_all(draft, other, condition):
             continue
-        if not all(_holds(draft, other, node, condition) for node in draft.nodes_of(other)):
+        lacking = [n for n in draft.nodes_of(other) if not _holds(draft, other, n, condition)]
+        if lacking and verdict is not None:
             return f"{name} ended ({verdict.value}) and was not {_word(condition)}"
+        for node in lacking:
+            if node.settled is not None:  # its siblings go on, and it will not come back
+                return f"{node.id} ended ({node.settled.value}) and was not {_word(condition)}"
     return ""
 
 

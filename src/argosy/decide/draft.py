@@ -13,10 +13,21 @@ from typing import Any
 from argosy.model.action import Action, Decision, Event, Limits, Reason
 from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase, Placing
 from argosy.model.ids import ZERO, AttemptId, LeaseId, NodeId, Serial, serial_of
-from argosy.model.observed import Look, Observed, Report
+from argosy.model.observed import Look, Observed, Report, SeenLease
 from argosy.model.spec import EndsWith, Execution, GroupSpec, TaskSpec
 
 NEVER = float("inf")
+
+
+def ending(attempt: Attempt) -> str:
+    """How an attempt ended, in words: `failed: exit 3`."""
+    outcome = attempt.outcome.value if attempt.outcome is not None else "has not ended"
+    words = attempt.text or attempt.cause
+    if not attempt.text and attempt.signal is not None:
+        words = f"signal {attempt.signal}"
+    elif not attempt.text and attempt.exit_code is not None:
+        words = f"exit {attempt.exit_code}"
+    return f"{outcome}: {words}" if words else outcome
 
 
 class Draft:
@@ -37,6 +48,9 @@ class Draft:
         self.attempts: dict[AttemptId, Attempt] = {one.id: one for one in group.attempts}
         self.leases: dict[LeaseId, Lease] = {one.id: one for one in group.leases}
         self.tasks: dict[str, TaskSpec] = {task.name: task for task in group.spec.tasks}
+        self.seen: dict[LeaseId, SeenLease] = {
+            one.lease: one for look in observed.looks.values() for one in look.leases
+        }
         self.changes: dict[str, Any] = {}
         self._edited = not group.nodes
         self._events: list[Event] = []
@@ -98,6 +112,14 @@ class Draft:
     def newest(self, node: Node) -> Attempt | None:
         """The newest attempt of a node; None: it never had one."""
         return self.attempts[node.attempt] if node.attempt is not None else None
+
+    def live_by_lease(self) -> dict[LeaseId, list[Attempt]]:
+        """The attempts that have not ended, by the lease that they live on."""
+        found: dict[LeaseId, list[Attempt]] = {}
+        for attempt in self.attempts.values():
+            if attempt.live:
+                found.setdefault(attempt.lease, []).append(attempt)
+        return found
 
     def nodes_of(self, task: TaskSpec) -> list[Node]:
         """The nodes of a task in rank order."""

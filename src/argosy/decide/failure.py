@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from argosy.decide.draft import Draft
+from argosy.decide.draft import Draft, ending
 from argosy.model.group import Attempt, Intent, Node, Outcome, Stage, Verb
 from argosy.model.ids import NodeId
 from argosy.model.spec import Restart, Scope, TaskSpec
@@ -67,7 +67,7 @@ def _bad_end(draft: Draft, task: TaskSpec, node: Node, attempt: Attempt) -> None
     if restart is None:
         _fail(draft, task, node, attempt)
     else:
-        renew(draft, task, draft.nodes[node.id], restart)
+        _renew(draft, task, draft.nodes[node.id], restart)
 
 
 def _unheard_sibling(draft: Draft, task: TaskSpec, node: Node, attempt: Attempt) -> NodeId | None:
@@ -104,7 +104,7 @@ class Renewal:
 def _restart_for(draft: Draft, task: TaskSpec, attempt: Attempt, *, failed: bool) -> Renewal | None:
     """The restart that covers this end; None when none does."""
     policy = task.restart
-    text = f"{attempt.node} {attempt.text or attempt.cause or 'ended'}"
+    text = f"{attempt.node} {ending(attempt)}"
     if not failed and not policy.on_lost:
         return None
     if not failed:
@@ -143,12 +143,12 @@ def _fail(draft: Draft, task: TaskSpec, node: Node, attempt: Attempt) -> None:
     draft.settle(node.id, Outcome.FAILED, attempt.cause)
     if draft.get("root") is None:
         draft.set(root=node.id)
-    text = attempt.text or attempt.cause
-    draft.tell("node-failed", node.id, f"no restart is left or asked for: {text}")
+    text = f"{ending(attempt)}; no restart is left or asked for"
+    draft.tell("node-failed", node.id, text)
     draft.stop(task, "sibling-failed")
 
 
-def renew(draft: Draft, task: TaskSpec, node: Node, renewal: Renewal) -> None:
+def _renew(draft: Draft, task: TaskSpec, node: Node, renewal: Renewal) -> None:
     """Mark what a restart replaces; new attempts follow when the old ones have ended."""
     whole = renewal.scope is Scope.GROUP
     nodes = _in_scope(draft, task, node, renewal.scope)
@@ -221,7 +221,7 @@ def _by_hand(draft: Draft) -> None:
         if wish.index is not None and task.restart.scope is Scope.NODE:
             scope = Scope.NODE
         node = draft.nodes[NodeId(task.name, wish.index or 0)]
-        renew(draft, task, node, Renewal(scope, "by-hand", "asked for by hand"))
+        _renew(draft, task, node, Renewal(scope, "by-hand", "asked for by hand"))
 
 
 def _refusal(draft: Draft, wish: Intent) -> str:

@@ -18,19 +18,9 @@ UNPREPARED = ("setup-failed", "files-failed", "network-failed")
 
 def judge(draft: Draft) -> None:
     """Settle what is over."""
-    if not draft.ending:
-        _cancel(draft)
-    if not draft.ending:
-        _deadline(draft)
-    if not draft.ending:
-        _dead_dependencies(draft)
-        _unprepared(draft)
-    if not draft.ending:
-        _heads(draft)
-        if draft.spec.execution is Execution.SERIAL:
-            _serial(draft)
-        else:
-            _primaries(draft)
+    for judgement in (_cancel, _deadline, _dead_dependencies, _unprepared, _heads, _verdict):
+        if not draft.ending:  # the first that ends the group is its cause
+            judgement(draft)
     if draft.phase is Phase.ENDING:
         _hurry(draft)
         _auxiliaries(draft)
@@ -97,6 +87,13 @@ def _heads(draft: Draft) -> None:
     for task in draft.gang:
         if task.ends_with is EndsWith.HEAD and draft.verdict(task) is not None:
             draft.stop(task, "head-ended")
+
+
+def _verdict(draft: Draft) -> None:
+    if draft.spec.execution is Execution.SERIAL:
+        _serial(draft)
+    else:
+        _primaries(draft)
 
 
 def _serial(draft: Draft) -> None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from argosy.decide.draft import Draft
 from argosy.model.action import Acquire, Action, Release, Replan
-from argosy.model.group import Attempt, Lease, LeaseState, Node, Stage
-from argosy.model.ids import ZERO, LeaseId, group_lease
+from argosy.model.group import Attempt, Lease, LeaseState, Stage
+from argosy.model.ids import ZERO, group_lease
 
 
 def settle(draft: Draft) -> tuple[Action, ...]:
     """Let go of what is not needed, and say what is to be acquired, released and planned."""
-    live_by_lease: dict[LeaseId, list[Attempt]] = {}
-    for attempt in draft.attempts.values():
-        if attempt.live:
-            live_by_lease.setdefault(attempt.lease, []).append(attempt)
+    live_by_lease = draft.live_by_lease()
     for lease in list(draft.leases.values()):
         live = live_by_lease.get(lease.id, [])
         if lease.state < LeaseState.RELEASING and not _needed(draft, lease, live):
@@ -34,7 +31,7 @@ def _needed(draft: Draft, lease: Lease, live: list[Attempt]) -> bool:
     if lease.lost:
         return False
     unwanted = node.lease != lease.id or node.settled is not None
-    if unwanted and any(_may_still_end(draft, one.stop_at, node, stage=one.stage) for one in live):
+    if unwanted and any(_may_still_end(draft, one) for one in live):
         return True
     if node.lease != lease.id or draft.final:
         return False
@@ -44,12 +41,12 @@ def _needed(draft: Draft, lease: Lease, live: list[Attempt]) -> bool:
     return not draft.ending and draft.verdict(draft.tasks[node.id.task]) is None
 
 
-def _may_still_end(draft: Draft, stop_at: float, node: Node, *, stage: Stage) -> bool:
+def _may_still_end(draft: Draft, attempt: Attempt) -> bool:
     """An attempt that was told to end gets its grace, and a margin, before its capacity goes."""
-    if stage is Stage.WAITING and not stop_at:
-        return False
-    grace = 0.0 if draft.get("grace_zero") else draft.tasks[node.id.task].grace
-    until = (stop_at or draft.now) + grace + draft.limits.release_margin
+    if attempt.stage is Stage.WAITING and not attempt.stop_at:
+        return False  # no agent was told of it yet
+    grace = 0.0 if draft.get("grace_zero") else draft.tasks[attempt.node.task].grace
+    until = (attempt.stop_at or draft.now) + grace + draft.limits.release_margin
     return not draft.due(until)
 
 

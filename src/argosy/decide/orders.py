@@ -10,17 +10,13 @@ from __future__ import annotations
 from argosy.decide.draft import Draft
 from argosy.model.action import Action, Assign
 from argosy.model.group import Attempt, Book, Lease, LeaseState, Order, Peer, Stage
-from argosy.model.ids import LeaseId
 
 
 def assign(draft: Draft) -> tuple[Action, ...]:
     """Bring assignments up to date, and repeat those that were not taken yet."""
     if draft.edited:
         _write_book(draft)
-    live_by_lease: dict[LeaseId, list[Attempt]] = {}
-    for attempt in draft.attempts.values():
-        if attempt.live:
-            live_by_lease.setdefault(attempt.lease, []).append(attempt)
+    live_by_lease = draft.live_by_lease()
     actions: list[Action] = []
     for lease in list(draft.leases.values()):
         if lease.state is LeaseState.HELD and not lease.lost:

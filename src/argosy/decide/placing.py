@@ -9,6 +9,7 @@ without a deadline, and the group's other leases are kept.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,10 @@ from argosy.decide import queue
 from argosy.decide.draft import Draft
 from argosy.model.group import Lease, LeaseState, Node, Placing
 from argosy.model.ids import ZERO, LeaseId, lease_id
-from argosy.model.observed import Refusal, SeenLease, SeenState
+from argosy.model.observed import Refusal, SeenState
 from argosy.model.plan import NoPlan, Plan
+
+NAMED_MOST = 3  # groups ahead that are named
 
 
 def place(draft: Draft) -> None:
@@ -72,25 +75,30 @@ def _housed(draft: Draft, node: Node) -> bool:
 
 
 def _ask(draft: Draft) -> None:
+    placing = draft.placing
+    answer_by = placing.requested_at + draft.limits.replan_timeout
+    if placing.request != ZERO and draft.now < answer_by:
+        draft.wake(answer_by)
+        draft.wait("planning", "", "a plan is being made", since=placing.requested_at)
+    elif placing.request != ZERO or _may_try(draft):
+        _change(draft, request=draft.issue(), requested_at=draft.now)
+        draft.wake(draft.now + draft.limits.replan_timeout)
+
+
+def _may_try(draft: Draft) -> bool:
+    """Its back-off is over, or something was freed; and nobody is ahead of it in the queue."""
     if draft.placing.tries and _got_back(draft):
         _change(draft, failed_at=draft.now)  # what it gave back itself is not news to it
     placing = draft.placing
     freed = queue.freed_since(placing, draft.observed.queue.freed_at)
-    if placing.request != ZERO:
-        if draft.now < placing.requested_at + draft.limits.replan_timeout:
-            draft.wake(placing.requested_at + draft.limits.replan_timeout)
-            draft.wait("planning", "", "a plan is being made", since=placing.requested_at)
-            return
-    elif draft.now < placing.retry_at and not freed:
+    if draft.now < placing.retry_at and not freed:
         draft.wake(placing.retry_at)
         for line in placing.report or ("no capacity",):
             draft.wait("no-capacity", "", line, since=placing.failed_at)
-        _passed(draft)
-        return
-    elif placing.infras and _blocked(draft, placing.infras):
-        return
-    _change(draft, request=draft.issue(), requested_at=draft.now)
-    draft.wake(draft.now + draft.limits.replan_timeout)
+        _say_place(draft)
+        _note_passing(draft)
+        return False
+    return not (placing.infras and _blocked(draft, placing.infras))
 
 
 def _got_back(draft: Draft) -> bool:
@@ -109,14 +117,24 @@ def _blocked(draft: Draft, infras: tuple[str, ...]) -> bool:
     limit = draft.limits.pass_limit
     who = queue.ahead(draft.observed.queue, me, infras, draft.now, limit)
     if who:
-        place_ = queue.place(draft.observed.queue, me)
-        draft.wait(
-            "queue", "", f"{who}; place {place_} in the queue", since=draft.group.submitted_at
-        )
+        text = f"{who}; place {queue.place(draft.observed.queue, me)} in the queue"
+        draft.wait("queue", "", text, since=draft.group.submitted_at)
     return bool(who)
 
 
-def _passed(draft: Draft) -> None:
+def _say_place(draft: Draft) -> None:
+    """Who will be asked before this gang once there is room; it waits for room first."""
+    group = replace(draft.group, placing=draft.placing)
+    me = queue.waiting_of(group, draft.observed.queue.freed_at)
+    names = queue.before(draft.observed.queue, me) if me is not None else []
+    if names:
+        more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
+        who = f"{', '.join(names[:NAMED_MOST])}{more} {'is' if len(names) == 1 else 'are'} ahead"
+        text = f"{who}; place {len(names) + 1} in the queue"
+        draft.wait("queue", "", text, since=draft.group.submitted_at)
+
+
+def _note_passing(draft: Draft) -> None:
     """Note since when others, behind in the queue, were placed where this gang would go."""
     placing = draft.placing
     turns = draft.observed.queue.turns
@@ -200,7 +218,7 @@ def _watch(draft: Draft) -> None:
     mine = [lease for lease in draft.leases.values() if _open(draft, lease)]
     lacking = [one for one in mine if draft.report(one.id) is None or one.state is LeaseState.ASKED]
     if not lacking:
-        _complete(draft)
+        draft.set(placing=Placing())  # complete: the turns are free for the next gang
         return
     refused = {one.id: why for one in lacking if (why := _refusal(draft, one))}
     for lease_id_, why in refused.items():
@@ -220,35 +238,21 @@ def _open(draft: Draft, lease: Lease) -> bool:
     return wanted and draft.nodes[lease.node].lease == lease.id
 
 
-def _seen(draft: Draft, lease: Lease) -> SeenLease | None:
-    look = draft.observed.looks.get(lease.placement.infra)
-    leases = look.leases if look is not None else ()
-    return next((one for one in leases if one.lease == lease.id), None)
-
-
 def _pending_words(draft: Draft, lease: Lease) -> str:
     if lease.state is LeaseState.HELD:
         return f"waits for the agent on {lease.host or lease.placement.infra}"
-    seen = _seen(draft, lease)
+    seen = draft.seen.get(lease.id)
     return (seen.text if seen else "") or f"asked {lease.placement.infra} for it"
 
 
 def _refusal(draft: Draft, lease: Lease) -> Refusal | None:
     if lease.state is LeaseState.HELD:
         return None
-    seen = _seen(draft, lease)
+    seen = draft.seen.get(lease.id)
     if seen is not None and seen.state is SeenState.PENDING and seen.unschedulable:
         at = lease.held_at or draft.now
         return Refusal(lease.id, "unschedulable", seen.text, "", at, at)
     return draft.observed.refusals.get(lease.id)
-
-
-def _complete(draft: Draft) -> None:
-    """Every lease is held and reports: the turns are free for the next gang."""
-    _change(
-        draft, acquired_at=0.0, turns=(), tries=0, retry_at=0.0, hold_since=0.0, report=(),
-        refused=(), infras=(),
-    )  # fmt: skip
 
 
 def _clocks(draft: Draft, refused: dict[LeaseId, Refusal], *, held: int) -> None:
@@ -271,24 +275,11 @@ def _clocks(draft: Draft, refused: dict[LeaseId, Refusal], *, held: int) -> None
 
 def _give_up(draft: Draft, refused: dict[LeaseId, Refusal], text: str) -> None:
     """Give everything back: nothing of a gang holds capacity while another part has none."""
-    placing = draft.placing
-    tries = placing.tries + 1
-    said_no = {
-        (one.placement.infra, one.placement.host)
-        for one in draft.leases.values()
-        if one.id in refused and one.placement.host
-    }
     for task in draft.gang:
         for node in draft.nodes_of(task):
             if node.lease is not None:
                 draft.set_node(node.id, lease=None, replace=node.attempt is not None)
-    lines = tuple(dict.fromkeys([text, *(why.text for why in refused.values())]))
-    _change(
-        draft, request=ZERO, acquired_at=0.0, turns=(), tries=tries, hold_since=0.0, report=lines,
-        retry_at=draft.now + _backoff(draft, tries), failed_at=draft.now,
-        refused=tuple(sorted((infra, host or "") for infra, host in said_no)),
-    )  # fmt: skip
-    draft.wake(draft.placing.retry_at)
+    _back_off(draft, refused, [text, *(why.text for why in refused.values())])
     draft.tell("placing-given-up", "", f"{text}: everything is given back and tried again")
 
 
@@ -296,19 +287,27 @@ def _replace_refused(draft: Draft, refused: dict[LeaseId, Refusal]) -> None:
     """A replacement that was refused is planned anew; what the group holds is kept."""
     if not refused:
         return
+    for lease in refused:
+        draft.set_node(draft.leases[lease].node, lease=None)
+    _back_off(draft, refused, [why.text for why in refused.values()])
+    draft.tell("replacement-refused", "", next(iter(refused.values())).text)
+
+
+def _back_off(draft: Draft, refused: Iterable[LeaseId], lines: list[str]) -> None:
+    """The try failed: the turns are free, and the next plan avoids the hosts that refused."""
     placing = draft.placing
     tries = placing.tries + 1
-    for lease in [one for one in draft.leases.values() if one.id in refused]:
-        draft.set_node(lease.node, lease=None)
-    said_no = {
-        (o.placement.infra, o.placement.host or "")
-        for o in draft.leases.values()
-        if o.id in refused
-    }
+    where = {draft.leases[lease].placement for lease in refused}
     _change(
-        draft, acquired_at=0.0, turns=(), tries=tries, failed_at=draft.now,
-        retry_at=draft.now + _backoff(draft, tries), refused=tuple(sorted(said_no)),
-        report=tuple(dict.fromkeys(why.text for why in refused.values())),
-    )  # fmt: skip
+        draft,
+        request=ZERO,
+        acquired_at=0.0,
+        turns=(),
+        tries=tries,
+        retry_at=draft.now + _backoff(draft, tries),
+        failed_at=draft.now,
+        hold_since=0.0,
+        report=tuple(dict.fromkeys(lines)),
+        refused=tuple(sorted({(one.infra, one.host or "") for one in where})),
+    )
     draft.wake(draft.placing.retry_at)
-    draft.tell("replacement-refused", "", next(iter(refused.values())).text)

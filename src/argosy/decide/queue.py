@@ -68,9 +68,20 @@ def ahead(
     return ""
 
 
+def before(queue: Queue, me: Waiting) -> list[str]:
+    """The names of those who stand before `me` where it would go, the first one first."""
+
+    def meets(other: Waiting) -> bool:
+        return not (me.infras and other.infras) or bool(set(me.infras) & set(other.infras))
+
+    mine = rank(me)
+    found = [one for one in queue.waiting if rank(one) < mine and meets(one)]
+    return [one.name for one in sorted(found, key=rank)]
+
+
 def place(queue: Queue, me: Waiting) -> int:
     """The place in the queue, from 1."""
-    return 1 + sum(1 for one in queue.waiting if one.group != me.group and rank(one) < rank(me))
+    return 1 + len(before(queue, me))
 
 
 def _is_next(waiting: Waiting, now: float, pass_limit: float) -> bool:

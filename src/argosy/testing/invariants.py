@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from argosy.model.action import Acquire, Action, Assign, Decision, Release
@@ -24,6 +25,10 @@ from argosy.testing.world_programs import Program
 
 if TYPE_CHECKING:
     from argosy.testing.world import World
+
+
+# What an ended attempt says for ever.
+FACTS = attrgetter("outcome", "exit_code", "signal", "cause", "ended_at", "host")
 
 
 class Violation(AssertionError):
@@ -209,7 +214,7 @@ class Truth:
             return
         if new.stage < old.stage or new.goal < old.goal:
             self.wrong("a stage or goal of {} fell", new.id)
-        if not old.live and self.facts(old) != self.facts(new):
+        if not old.live and FACTS(old) != FACTS(new):
             self.wrong("{} had ended and changed", new.id)
         if old.live and not new.live:
             self.end_saved(after, new)
@@ -219,18 +224,6 @@ class Truth:
                 self.may_run.add(new.id)
         if new.goal is Stage.ENDED and old.goal is not Stage.ENDED:
             self.stop_saved(before, after, new)
-
-    @staticmethod
-    def facts(attempt: Attempt) -> tuple[object, ...]:
-        """What an ended attempt says for ever."""
-        return (
-            attempt.outcome,
-            attempt.exit_code,
-            attempt.signal,
-            attempt.cause,
-            attempt.ended_at,
-            attempt.host,
-        )
 
     def end_saved(self, after: Group, new: Attempt) -> None:
         """The record says that an attempt ended: it must be so, and so as it says."""
@@ -318,6 +311,8 @@ class Truth:
                     self.wrong("barrier {} of {} opens without {}", barrier, after.id, node.id)
                 elif attempt.id not in self.was_ready:
                     self.wrong("barrier {} opens, and {} was never ready", barrier, attempt.id)
+                elif self.world.infras[attempt.infra].is_silent(attempt.lease):
+                    self.wrong("barrier {} opens, and {} is silent", barrier, attempt.host)
 
     def leases_saved(self, before: Group, after: Group) -> None:
         """Capacity is asked for only with the turn, and lost only when it is."""
@@ -367,6 +362,14 @@ class Truth:
         if after.verdict is not None and before.verdict is None:
             self.well[after.id] = self.primaries_succeeded(after)
             self.ill[after.id] = self.a_primary_failed(after)
+            lives = [one.id for one in after.nodes if one.settled is None]
+            if lives and after.verdict is not Phase.SUCCEEDED:
+                self.wrong("{} is to be {}, and {} goes on", after.id, after.verdict, lives[0])
+        if after.phase.final and not before.phase.final:
+            for lease in after.leases:
+                host = self.world.infras[lease.placement.infra].answering(lease.id)
+                if host:
+                    self.wrong("{} is over, and {} answers and holds {}", after.id, host, lease.id)
         for unit, spent in after.restarts:
             limit = self.limit(after, unit)
             if limit is not None and spent > limit:
@@ -450,6 +453,12 @@ class Truth:
         limit = (policy.max or 0) if self.covers(task) else 0
         by_hand = sum(1 for one in self.intents[group.id] if one.verb is Verb.RESTART)
         spare = by_hand + group.incarnation - 1
+        if policy.scope is Scope.TASK:  # a sibling that was lost is the cause of what failed then
+            spare += sum(
+                one.outcome is Outcome.LOST and one.node.task == task.name
+                for one in self.attempts.values()
+                if self.owner[one.id] == group.id
+            )
         per_node: Counter[NodeId] = Counter()
         for attempt, end in self.ends.items():
             known = self.attempts.get(attempt)

@@ -36,6 +36,7 @@ class Host:
         self.cut_up = False  # reports do not arrive
         self.cut_down = False  # assignments do not arrive
         self.quiet_since = 0.0  # clock; since when the server cannot hear it; 0: it can
+        self.back_at = 0.0  # clock; when the server could hear it again
         self.shelves: dict[LeaseId, Shelf] = {}
         self.released: dict[LeaseId, Serial] = {}  # in the journal: no older serial counts again
         self.claims: set[AttemptId] = set()
@@ -63,7 +64,7 @@ class Host:
         """Note when the server ceases to hear it, or hears it again."""
         if self.heard():
             if self.quiet_since:
-                self.quiet_since = 0.0
+                self.quiet_since, self.back_at = 0.0, self.world.clock()
                 self.world.after(self.world.delay(0.1, 2.0), self.report_all)
         elif not self.quiet_since:
             self.quiet_since = self.world.clock()
@@ -204,6 +205,11 @@ class Host:
         """The grace is over."""
         program = self.programs.get(kept.id)
         if program is not None:
+            self.world.after(program.behaviour.kill_after, self.killed, program)
+
+    def killed(self, program: Program) -> None:
+        """SIGKILL took effect."""
+        if self.programs.get(program.attempt) is program:
             self.gone(program, None, 9)
 
     # --- programs --------------------------------------------------------------------------------
@@ -264,8 +270,7 @@ class Host:
 
     def kept(self, lease: LeaseId, attempt: AttemptId) -> Kept | None:
         """The journal's line on an attempt."""
-        shelf = self.shelves.get(lease)
-        return shelf.attempts.get(attempt) if shelf else None
+        return self.shelves[lease].attempts.get(attempt) if lease in self.shelves else None
 
     # --- ends ------------------------------------------------------------------------------------
 
@@ -341,7 +346,7 @@ class Host:
         if self.cut_up:
             world.strike("cut-report")
             return
-        args = (self, lease, serial, seen, self.boot_id)
+        args = (self, lease, serial, seen, f"{self.name}-boot{self.boot}")
         # One stream keeps its order.
         self.arrives = max(self.arrives, world.active + world.delay(0.02, 0.2))
         world.after(self.arrives - world.active, world.server.hear, *args)
@@ -356,11 +361,6 @@ class Host:
             if not self.correcting:
                 self.correcting = True
                 self.timer(self.world.delay(0.5, 5.0), self.report_all)
-
-    @property
-    def boot_id(self) -> str:
-        """Of the machine's present boot."""
-        return f"{self.name}-boot{self.boot}"
 
     def report_all(self) -> None:
         """The full state, as after hello."""

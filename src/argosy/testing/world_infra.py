@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 HOST_CPUS = 8.0  # of every host
 MEMORY = 64.0  # GiB of every host
+STEADY = 20.0  # seconds without a fault, after which a host is expected to answer
 
 
 class Held:
@@ -242,6 +243,26 @@ class SimInfra:
         """Looks say that it is gone."""
         held = self.held.get(lease)
         return held is not None and held.state is SeenState.GONE
+
+    def answering(self, lease: LeaseId) -> str:
+        """The host that holds the lease, if nothing has kept it from answering for a while."""
+        world, held = self.world, self.held.get(lease)
+        host = held.host if held is not None else None
+        steady = world.clock() - STEADY
+        blind = self.blind_until > world.active - STEADY or world.server.chances.partial_look
+        stale = world.server.chances.late_look or world.server.looking_since > steady
+        if host is None or blind or stale or not host.heard() or host.back_at > steady:
+            return ""
+        return host.name if not host.cut_down else ""
+
+    def is_silent(self, lease: LeaseId) -> bool:
+        """The agent there could not be heard for long enough to be suspect."""
+        world, held = self.world, self.held.get(lease)
+        if held is None or held.host is None or not held.host.quiet_since:
+            return False
+        heard = world.server.hosts_heard.get(held.host.name, 0.0) - world.server.offset
+        last = max(held.host.quiet_since, heard)
+        return world.clock() - last > world.limits.suspect_after + 0.1
 
     def was_lost(self, lease: LeaseId) -> bool:
         """It was lost with its host, though a late acquire may have made it anew."""

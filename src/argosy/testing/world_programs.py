@@ -27,6 +27,7 @@ class Behaviour:
     exit_code: int = 0
     term_after: float = 0.2  # from SIGTERM to its exit; IGNORES: it never minds
     term_code: int = TERMINATED
+    kill_after: float = 0.0  # from SIGKILL to its end: a process may hang in the kernel
     healthy_after: float = 1.0
     flap_every: float = 0.0  # its probe turns every so often; 0: it is steady
 
@@ -180,6 +181,7 @@ class Behaviours:
             run_for=run_for,
             term_after=rng.choice((0.05, 0.5, 3.0, IGNORES)),
             term_code=rng.choice((0, 1, TERMINATED, TERMINATED)),
+            kill_after=rng.uniform(15.0, 50.0) if rng.random() < 0.04 else 0.0,
             healthy_after=rng.uniform(0.2, 6.0),
         )
         if rng.random() < self.fail_chance:

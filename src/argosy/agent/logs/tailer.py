@@ -53,7 +53,12 @@ class Tailer:
     def add(self, log: Log, on_change: OnChange) -> None:
         """Watch a log; `on_change` is told of each growth, truncation and cap."""
         self._watched[log.path] = Watched(log, on_change)
-        self._wake(log.path)
+        self._busy.add(log.path)
+        self._watched[log.path].busy_until = self._loop.now() + SILENT_AFTER
+        self._calm(log.path)  # so its first line is seen at once
+        if log.path in self._busy:
+            self._look(log.path)
+            self._schedule()
 
     def remove(self, path: str) -> None:
         """Look a last time and watch it no more; its followers are told."""
@@ -76,7 +81,9 @@ class Tailer:
         if watched is None:
             return False
         watched.followers.add(follower)
-        self._wake(path)
+        self._look(path)
+        if path in self._busy:
+            self._schedule(restart=True)
         return True
 
     def unfollow(self, path: str, follower: Callable[[], None]) -> None:

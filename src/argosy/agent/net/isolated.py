@@ -32,7 +32,7 @@ from .network import (
 
 ETH0 = 1000  # interface number of eth0 in a node, and of v<i> in the router less i
 NODES_AT_ONCE = 100  # bounds the descriptors that the set-up holds
-WAY_OUT_SECONDS = 5.0
+WAY_OUT_SECONDS, SILENT_SECONDS = 5.0, 20.0
 
 
 def build(
@@ -78,12 +78,14 @@ def _build_new(network: Network, lock: int) -> Network:
     network = _with_holder(network, lock)
     assert network.holder is not None
     try:
-        rules = inside.start(lambda: router.load_rules(network))
+        beside = [
+            inside.start(lambda: router.load_rules(network)),
+            inside.start(lambda: supervisor.ensure(network, proxy=False)),
+        ]
         try:
-            supervisor.ensure(network, proxy=False)
             _make(network, list(network.nodes))
         finally:
-            rules.result()
+            _join(beside)
         names.rewrite(network.hosts, names.compose("local", network))
         router.resolver_file(network.directory)
         if network.way_out:
@@ -92,6 +94,15 @@ def _build_new(network: Network, lock: int) -> Network:
     except BaseException:
         holders.kill(network.holder)
         raise
+
+
+def _join(children: List[inside.Child]) -> None:
+    """Wait for all, whatever becomes of one. Raises NetworkError."""
+    try:
+        children[0].result()
+    finally:
+        if children[1:]:
+            _join(children[1:])
 
 
 def _with_holder(network: Network, lock: int) -> Network:
@@ -116,18 +127,21 @@ def _router_address(subnet: str) -> str:
 
 def _await_way_out(network: Network) -> None:
     assert network.holder is not None
-    deadline = time.monotonic() + WAY_OUT_SECONDS
+    began = time.monotonic()
     while not router.has_way_out(network.holder):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > WAY_OUT_SECONDS:
             problem = router.way_out_problem() or _last_line(network.directory)
-            raise NetworkError("pasta", problem, hint("pasta", 0))
-        time.sleep(0.002)
+            if problem or waited > SILENT_SECONDS:
+                raise NetworkError("pasta", problem or "pasta said nothing", hint("pasta", 0))
+        time.sleep(0.002 if waited < 1.0 else 0.1)
 
 
 def _last_line(directory: str) -> str:
+    """What pasta said last; "" when it said nothing: on a busy machine it comes up late."""
     try:
         with open(os.path.join(directory, "pasta.log"), encoding="utf-8", errors="replace") as file:
-            return (file.read().strip().splitlines() or ["pasta said nothing"])[-1]
+            return (file.read().strip().splitlines() or [""])[-1]
     except OSError:
         return "pasta was not started"
 

@@ -1,0 +1,217 @@
+"""The control stream to one agent, over a real unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.agents import Agent
+from tests.control.bench import Bench, Skewed, until
+
+from argosy.clock import Clock
+from argosy.control import links
+from argosy.control.links import AgentLink
+from argosy.model.ids import LeaseId, Serial
+
+pytestmark = pytest.mark.anyio
+
+HELLO = {"op": "control", "protocol": 1, "server": "s", "life": 7}
+LEASE = LeaseId("g1-1.1-1")
+
+
+class Ears:
+    """Keeps what was heard."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[Mapping[str, Any], bool]] = []
+        self.events: list[Mapping[str, Any]] = []
+        self.spoken = 0
+
+    def heard(self, link: AgentLink, leases: Mapping[str, Any], *, full: bool) -> None:
+        self.reports.append((leases, full))
+
+    def told(self, event: Mapping[str, Any]) -> None:
+        self.events.append(event)
+
+    def spoke(self, link: AgentLink) -> None:
+        self.spoken += 1
+
+
+@asynccontextmanager
+async def linked(
+    folder: Path, clock: Clock | None = None
+) -> AsyncIterator[tuple[AgentLink, Agent, Ears]]:
+    """A link that runs, its agent, and what was heard."""
+    bench, ears = Bench(folder, "local", ["h1"], 1.0), Ears()
+    agent = bench.agents["h1"]
+    await agent.start()
+    link = AgentLink(bench, "h1", hello=HELLO, clock=clock or Clock(), listener=ears)
+    task = asyncio.create_task(link.run())
+    try:
+        yield link, agent, ears
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        agent.thaw()
+        await agent.stop()
+
+
+def assign(count: int, *orders: dict[str, Any]) -> tuple[LeaseId, Serial, dict[str, Any]]:
+    message = {"type": "assign", "lease": LEASE, "serial": [1, count], "orders": list(orders)}
+    return LEASE, Serial(1, count), message
+
+
+def assigned(agent: Agent) -> list[int]:
+    """The serials of the assignments that the agent was told."""
+    return [one["serial"][1] for one in agent.told if one["type"] == "assign"]
+
+
+async def test_a_link_says_who_it_is_and_takes_the_full_report(folder: Path) -> None:
+    async with linked(folder) as (link, agent, ears):
+        await until(lambda: ears.reports)
+        assert agent.hellos == [HELLO]
+        assert ears.reports == [({}, True)]
+        assert link.boot_id == "boot-1"
+        assert link.heard_at > 0
+
+
+async def test_an_assignment_arrives_once(folder: Path) -> None:
+    async with linked(folder) as (link, agent, _):
+        link.post(*assign(1))
+        await until(lambda: assigned(agent) == [1])
+        link.post(*assign(2))
+        await until(lambda: assigned(agent) == [1, 2])
+        assert link.has(LEASE, Serial(1, 2))
+        assert not link.has(LEASE, Serial(1, 3))
+
+
+async def test_an_assignment_is_repeated_when_asked(folder: Path) -> None:
+    async with linked(folder) as (link, agent, _):
+        link.post(*assign(1))
+        await until(lambda: assigned(agent) == [1])
+        link.repeat(LEASE)
+        await until(lambda: assigned(agent) == [1, 1])
+
+
+async def test_the_newest_assignment_is_sent_on_every_new_connection(folder: Path) -> None:
+    async with linked(folder) as (link, agent, _):
+        link.post(*assign(1))
+        link.post(*assign(2))
+        await until(lambda: 2 in assigned(agent))
+        await agent.stop()
+        agent.told.clear()
+        await agent.start()
+        await until(lambda: assigned(agent) == [2])
+
+
+async def test_nothing_is_said_before_the_agent_has_told_all_that_it_knows(folder: Path) -> None:
+    async with linked(folder) as (link, agent, ears):
+        await until(lambda: ears.reports)
+        await agent.stop()
+        agent.freeze()
+        link.post(*assign(1))
+        await agent.start()
+        reports = len(ears.reports)
+        agent.thaw()
+        await until(lambda: assigned(agent) == [1])
+        assert len(ears.reports) > reports
+
+
+async def test_what_is_dropped_is_not_said_again(folder: Path) -> None:
+    async with linked(folder) as (link, agent, ears):
+        link.post(*assign(1))
+        await until(lambda: assigned(agent) == [1])
+        link.drop(LEASE)
+        await agent.stop()
+        agent.told.clear()
+        await agent.start()
+        await until(lambda: len(agent.hellos) == 2)
+        link.ping()
+        await until(lambda: agent.told)
+        assert agent.told == [{"type": "ping", "n": 0}]
+        assert ears.spoken == 1
+
+
+async def test_an_answer_to_a_ping_is_news(folder: Path) -> None:
+    async with linked(folder) as (link, _, ears):
+        await until(lambda: ears.reports)
+        link.ping()
+        await until(lambda: ears.spoken == 1)
+
+
+async def test_a_heartbeat_is_heard_and_is_no_news(folder: Path) -> None:
+    async with linked(folder) as (link, _, ears):
+        await until(lambda: ears.reports)
+        before = link.heard_at
+        await until(lambda: link.heard_at > before)
+        assert (len(ears.reports), ears.spoken, ears.events) == (1, 0, [])
+
+
+async def test_an_agent_that_speaks_again_after_silence_is_news(folder: Path) -> None:
+    async with linked(folder) as (link, agent, ears):
+        await until(lambda: ears.reports)
+        agent.freeze()
+        link.silent = True  # the controller's judgement
+        agent.thaw()
+        await until(lambda: ears.spoken == 1)
+        assert not link.silent
+
+
+async def test_events_are_handed_on(folder: Path) -> None:
+    async with linked(folder) as (_, agent, ears):
+        await until(lambda: ears.reports)
+        agent.say({"type": "event", "code": "oom"})
+        await until(lambda: ears.events)
+        assert ears.events == [{"type": "event", "code": "oom"}]
+
+
+async def test_usage_is_made_of_two_words(folder: Path) -> None:
+    async with linked(folder) as (link, agent, ears):
+        await until(lambda: ears.reports)
+        for at, cpu in ((10.0, 5.0), (20.0, 10.0)):
+            fact = {"cpu_s": cpu, "rss_bytes": 1234}
+            agent.say({"type": "usage", "at": at, "attempts": {"a": fact}})
+        await until(lambda: link.usage and list(link.usage.values())[0].cpu_percent > 0)
+        assert list(link.usage.values()) == [links.Usage(50.0, 1234)]
+
+
+@pytest.mark.parametrize("wrong", [["x"], {"type": "report"}, {"type": "hello", "protocol": 9}])
+async def test_what_cannot_be_read_costs_a_new_connection(folder: Path, wrong: Any) -> None:
+    async with linked(folder) as (_, agent, ears):
+        await until(lambda: ears.reports)
+        agent.say(wrong)
+        await until(lambda: len(agent.hellos) == 2)
+
+
+async def test_a_link_waits_for_an_agent_that_is_not_there_yet(folder: Path) -> None:
+    async with linked(folder) as (link, agent, ears):
+        await until(lambda: ears.reports)
+        await agent.stop()
+        link.post(*assign(1))
+        await agent.start()
+        await until(lambda: assigned(agent) == [1])
+
+
+async def test_a_link_without_assignments_is_idle_after_a_while(folder: Path) -> None:
+    clock = Skewed()
+    async with linked(folder, clock) as (link, _, _):
+        link.post(*assign(1))
+        clock.slept = links.IDLE_CLOSE + 1
+        assert not link.idle
+        link.drop(LEASE)
+        assert not link.idle
+        clock.slept *= 2
+        assert link.idle
+
+
+async def test_a_frozen_agent_holds_up_nobody_else(folder: Path) -> None:
+    async with linked(folder) as (link, agent, ears):
+        await until(lambda: ears.reports)
+        agent.freeze()
+        for count in range(1, 50):
+            link.post(*assign(count, {"padding": "x" * 1000}))
+        assert link.has(LEASE, Serial(1, 49))
