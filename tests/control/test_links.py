@@ -175,7 +175,7 @@ async def test_usage_is_made_of_two_words(folder: Path) -> None:
         for at, cpu in ((10.0, 5.0), (20.0, 10.0)):
             fact = {"cpu_s": cpu, "rss_bytes": 1234}
             agent.say({"type": "usage", "at": at, "attempts": {"a": fact}})
-        await until(lambda: link.usage and list(link.usage.values())[0].cpu_percent > 0)
+        await until(lambda: [one.cpu_percent for one in link.usage.values()] == [50.0])
         assert list(link.usage.values()) == [links.Usage(50.0, 1234)]
 
 

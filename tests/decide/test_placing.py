@@ -342,6 +342,24 @@ def test_a_refused_replacement_is_planned_anew_and_nothing_else_is_let_go() -> N
     assert decision.group.placing.retry_at > NOW
 
 
+def test_a_replacement_that_is_refused_while_another_is_planned_is_planned_anew_too() -> None:
+    group = running(a_task("web", 3, restart=Restart(scope=Scope.NODE)))
+    seen = well(group).absent("web-1").absent("web-2")
+    group = decided(group, seen).group
+    group = decided(group, well(group).observed(answer=a_plan(group))).group
+    asked_for = {str(one.node): one for one in group.leases if one.state is LeaseState.ASKED}
+    first = a_refusal(asked_for["web-1"])
+    held_ = replace(well(group), leases={k: v for k, v in well(group).leases.items()
+                                         if k == group.leases[0].id})  # fmt: skip
+    group = decided(group, held_, refusals=[first]).group
+    assert the_node(group, "web-2").lease is not None
+    assert group.placing.acquired_at == 0.0
+    second = a_refusal(asked_for["web-2"], retry_at=NEVER)
+    after = decided(group, held_, refusals=[second]).group
+    assert the_node(after, "web-2").lease is None
+    assert the_node(after, "web-0").lease is not None
+
+
 def test_a_group_that_needs_nothing_any_more_leaves_the_queue() -> None:
     group = running(a_task("trainer"), a_task("web", primary=False))
     group = decided(group, well(group).absent("web-0")).group

@@ -31,7 +31,7 @@ from tests.faults.scene import (
 from tests.whole.home import Home
 
 pytestmark = pytest.mark.whole
-SUSPENDED = [float(one) for one in os.environ.get("ARGOSY_SUSPENDED", "1 8").split()]  # seconds
+SUSPENDED = [float(one) for one in os.environ.get("ARGOSY_SUSPENDED", "7").split()]  # seconds
 
 
 def gate(home: Home) -> Path:

@@ -64,6 +64,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "absorb",
         "        elif attempt.live:\n            _merge(draft, attempt, seen)",
         "        else:\n            _merge(draft, attempt, seen)",
+        explained="a second guard: `_merge` finds nothing newer in what has ended but a late address",
     ),
     Mutation(
         "silence for a minute is loss",

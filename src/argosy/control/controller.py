@@ -63,7 +63,7 @@ class Controller:
         self._lookers: dict[InfraName, Looker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
-        self._issued: set[LeaseId] = set()
+        self._issued: set[LeaseId] = set()  # of living groups, and what was seen of others
         self._hello = {
             "op": "control", "protocol": PROTOCOL, "server": store.server_id, "life": life,
         }  # fmt: skip
@@ -97,6 +97,7 @@ class Controller:
     def add(self, group: Group) -> Entry:
         """Take a group into the loop."""
         entry = self.entries[group.id] = Entry(group)
+        self._issued.update([group_lease(group.id), *(lease.id for lease in group.leases)])
         self._queues.saved(None, group, self.clock.now())
         for lease in group.leases:
             wanted = lease.host and lease.state < LeaseState.RELEASING and not lease.lost
@@ -114,6 +115,7 @@ class Controller:
         if entry.timer is not None:
             entry.timer.cancel()
         self._queues.forget(group)
+        self._issued = {one for one in self._issued if group_of(one) != group}
         self._drop_leases(entry, entry.group.leases)
         entry.tell_changed()
 
@@ -223,6 +225,7 @@ class Controller:
             self._ask_agents(entry)
         if decision.group is not before:
             left = {one.id for one in decision.group.leases}
+            self._issued |= left
             self._drop_leases(entry, [one for one in before.leases if one.id not in left])
             if self._queues.saved(before, decision.group, now):
                 for other in self._queues.first(before.id):

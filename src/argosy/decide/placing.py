@@ -27,7 +27,7 @@ def place(draft: Draft) -> None:
     """Take the next step towards capacity for every node that lacks it."""
     if draft.ending:
         return
-    if draft.placing.acquired_at:
+    if draft.placing.acquired_at or draft.gang_begun:
         _watch(draft)
     if draft.placing.acquired_at:
         return  # what was acquired is complete first, or given up
@@ -215,10 +215,16 @@ def _acquire(draft: Draft, plan: Plan, needy: list[Node]) -> None:
 
 
 def _watch(draft: Draft) -> None:
+    acquiring = bool(draft.placing.acquired_at)
     mine = [lease for lease in draft.leases.values() if _open(draft, lease)]
-    lacking = [one for one in mine if draft.report(one.id) is None or one.state is LeaseState.ASKED]
+    lacking = [
+        one
+        for one in mine
+        if one.state is LeaseState.ASKED or (acquiring and draft.report(one.id) is None)
+    ]
     if not lacking:
-        draft.set(placing=Placing())  # complete: the turns are free for the next gang
+        if acquiring:
+            draft.set(placing=Placing())  # complete: the turns are free for the next gang
         return
     refused = {one.id: why for one in lacking if (why := _refusal(draft, one))}
     for lease_id_, why in refused.items():

@@ -367,7 +367,7 @@ class Truth:
                 self.wrong("{} is to be {}, and {} goes on", after.id, after.verdict, lives[0])
         if after.phase.final and not before.phase.final:
             for lease in after.leases:
-                host = self.world.infras[lease.placement.infra].answering(lease.id)
+                host = self.world.infras[lease.placement.infra].answering(lease.id, lease.host)
                 if host:
                     self.wrong("{} is over, and {} answers and holds {}", after.id, host, lease.id)
         for unit, spent in after.restarts:

@@ -36,12 +36,12 @@ def drawn_world(seed: int, *, faults: int | None = None, fast: bool = False) -> 
     """
     world = World(seed, limits=Limits(pass_limit=300.0), fast=fast)
     rng = world.rng
-    specs = [a_drawn_group(rng, name) for name in GROUPS[: rng.choice((3, 3, 4))]]
+    specs = [a_drawn_group(rng, name) for name in GROUPS[: rng.choice((3, 4, 4))]]
     add_infras(world, specs)
     for count, spec in enumerate(specs, start=1):
         submit(world, spec, count, rng.uniform(0.0, 30.0))
     world.server.start()
-    chosen = rng.choice((0, 6, 10, 14, 18, 24)) if faults is None else faults
+    chosen = rng.choice((0, 8, 12, 16, 20, 28)) if faults is None else faults
     world.after(31.0, plan_faults, world, HORIZON, chosen)
     early = rng.randrange(4) if faults is None else 0
     world.after(0.0, plan_early, world, early)

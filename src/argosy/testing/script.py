@@ -220,6 +220,10 @@ class Orders:
         """slow_acquire SECONDS: what is asked for from now on arrives so late; 0: as usual"""
         self.world.server.acquire_delay = float(words[0])
 
+    def slow_plan(self, words: list[str]) -> None:
+        """slow_plan SECONDS: the planner's answers take so long from now on; 0: as usual"""
+        self.world.server.plan_delay = float(words[0])
+
     def take(self, words: list[str]) -> None:
         """take HOST CORES: somebody else holds so many cores of it"""
         host = self.host(words[0])

@@ -60,7 +60,7 @@ class Server:
         self.decisions = 0
         self.crash_after: int | None = None  # crash in the next step, after so many actions
         self.conflict_next: Intent | None = None
-        self.acquire_delay = 0.0  # of a story
+        self.acquire_delay = self.plan_delay = 0.0  # of a story
         self.stale_next = 0  # so many versions back, a second controller decides
         self.older: dict[GroupId, list[Group]] = {}
         self.forget()
@@ -364,7 +364,10 @@ class Server:
         history = self.older.setdefault(saved.id, [])
         history.append(before)
         del history[:-6]
-        if saved.placing.turns != before.placing.turns or saved.phase is not before.phase:
+        lines = [queue.waiting_of(one, self.freed_at) for one in (before, saved)]
+        if lines[0] != lines[1] or saved.placing.turns != before.placing.turns:
+            self.wake_waiting()
+        elif saved.phase is not before.phase:
             self.wake_waiting()
 
     def second_controller(self, group: GroupId, seen: Observed, now: float) -> None:
@@ -448,7 +451,7 @@ class Server:
         offers = [offer for infra in world.infras.values() for offer in infra.offers()]
         now = world.clock() + self.offset
         answer = plan(request, world.store.specs[group], offers, now)
-        delay = world.delay(0.02, 0.5)
+        delay = self.plan_delay or world.delay(0.02, 0.5)
         if world.chance(self.chances.late_plan):
             world.strike("late-plan")
             delay = world.rng.uniform(10.0, 60.0)

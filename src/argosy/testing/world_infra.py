@@ -244,8 +244,8 @@ class SimInfra:
         held = self.held.get(lease)
         return held is not None and held.state is SeenState.GONE
 
-    def answering(self, lease: LeaseId) -> str:
-        """The host that holds the lease, if nothing has kept it from answering for a while."""
+    def answering(self, lease: LeaseId, name: str) -> str:
+        """The host of that name, if it holds the lease and could have answered for a while."""
         world, held = self.world, self.held.get(lease)
         host = held.host if held is not None else None
         steady = world.clock() - STEADY
@@ -253,6 +253,8 @@ class SimInfra:
         stale = world.server.chances.late_look or world.server.looking_since > steady
         if host is None or blind or stale or not host.heard() or host.back_at > steady:
             return ""
+        if host.name != name:
+            return ""  # a late acquire made it anew elsewhere
         return host.name if not host.cut_down else ""
 
     def is_silent(self, lease: LeaseId) -> bool:
