@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.rig import SOURCE, Agent, eventually, marked, old_python
+from tests.agent.rig import SOURCE, Agent, eventually, marked
+from tests.pythons import oldest_python
 
 
 @pytest.fixture(params=["oldest", "current"])
 def python(request: pytest.FixtureRequest) -> str:
     """An interpreter for agents and launchers: 3.8, and the one that runs the tests."""
-    return old_python() if request.param == "oldest" else sys.executable
+    return oldest_python() if request.param == "oldest" else sys.executable
 
 
 @pytest.fixture

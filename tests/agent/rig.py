@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,27 +16,6 @@ from typing import Any, TypeVar
 SOURCE = Path(__file__).parents[2] / "src" / "argosy" / "agent"
 DEADLINE = 60.0
 T = TypeVar("T")
-
-
-def old_python() -> str:
-    """The oldest Python that the agent must run on; there must be one."""
-    versions = sorted((Path.home() / ".pyenv" / "versions").glob("3.8.*/bin/python"))
-    found = os.environ.get("ARGOSY_OLD_PYTHON")
-    if not found:  # pyenv's own before its shims, which need not work
-        found = str(versions[0]) if versions else shutil.which("python3.8")
-    if not found or not os.path.exists(found):
-        raise RuntimeError("no Python 3.8 here: install one (pyenv), or set ARGOSY_OLD_PYTHON")
-    return found
-
-
-def all_pythons() -> list[str]:
-    """Every Python from 3.8 on that pyenv has here, besides the two of `python`."""
-    found = []
-    for path in sorted((Path.home() / ".pyenv" / "versions").glob("3.*/bin/python")):
-        match = re.match(r"3\.(\d+)\.", path.parts[-3])
-        if match and int(match[1]) >= 9:
-            found.append(str(path))
-    return found or [sys.executable]
 
 
 def eventually(look: Callable[[], T], what: str = "", seconds: float = DEADLINE) -> T:

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.agent.rig import Agent, Wire, all_pythons, eventually, exists, marked
+from tests.agent.rig import Agent, Wire, eventually, exists, marked
+from tests.pythons import pythons
 
 ESCAPES = (
     "(setsid sleep 1000 &); (env -i setsid /bin/sh -c 'trap \"\" TERM; sleep 1001; sleep 1002' &);"
@@ -222,7 +223,7 @@ def test_peers_file_follows_the_address_book(agent: Agent) -> None:
     assert '"10.9.9.9"' in peers.read_text()
 
 
-@pytest.mark.parametrize("version", all_pythons())
+@pytest.mark.parametrize("version", pythons())
 def test_every_python_here(version: str, pyz: Path, folder: Path, word: str) -> None:
     (folder / "home").mkdir()
     agent = Agent(version, pyz, folder / "home", word)

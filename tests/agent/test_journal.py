@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.agent.rig import SOURCE, old_python
+from tests.agent.rig import SOURCE
+from tests.pythons import oldest_python
 
 from argosy.agent.journal import COMPACT_BYTES, Journal
 
@@ -106,7 +107,7 @@ assert journal.behind == 0
 again = Journal("journal")
 assert set(again.of("lease")) == {{"first", "late", "last"}} and len(again.of("attempt")) == number
 """
-    interpreter = old_python() if python == "oldest" else python
+    interpreter = oldest_python() if python == "oldest" else python
     assert os.system(f"mount -t tmpfs -o size=1m {word} {tmp_path}") == 0
     try:
         done = subprocess.run(

@@ -112,12 +112,18 @@ def test_a_home_that_is_a_file_is_refused(home: Home) -> None:
     refused(home.argosy("status"), 5, "can't be used", "ARGOSY_HOME")
 
 
-@mounting
-def test_a_file_system_that_is_read_only_is_refused(home: Home) -> None:
+def test_a_home_that_may_not_be_written_is_refused(home: Home) -> None:
+    """For root, who may write everywhere, on a file system that is read-only."""
+    words = ("can't be used", "set `ARGOSY_HOME` to a folder")
+    if os.geteuid():
+        home.path.mkdir(mode=0o555)
+        refused(home.argosy("status"), 5, *words)
+        refused(home.argosy("launch", "-y", write(home, "g", "run: 'true'\n")), 5, *words)
+        return
     with small_disk(home, home.path, 1):
         subprocess.run(["mount", "-o", "remount,ro", str(home.path)], check=True)
-        refused(home.argosy("status"), 5, "can't be used", "set `ARGOSY_HOME` to a folder")
-        subprocess.run(["mount", "-o", "remount,rw", str(home.path)], check=True)
+        refused(home.argosy("status"), 5, *words)
+        refused(home.argosy("launch", "-y", write(home, "g", "run: 'true'\n")), 5, *words)
 
 
 @mounting

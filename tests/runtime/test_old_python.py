@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.pythons import oldest_python
 
 from argosy import runtime
 
@@ -28,18 +29,6 @@ with metrics.Metrics() as out:
 assert [line["step"] for line in metrics.latest(out.path)] == [7]
 print("python %d.%d is fine" % sys.version_info[:2])
 """
-
-
-def oldest_python() -> str:
-    """The oldest interpreter from 3.8 on that this machine has."""
-    versions = Path("~/.pyenv/versions").expanduser()
-    for minor in range(8, sys.version_info.minor):
-        for candidate in sorted(versions.glob(f"3.{minor}.*/bin/python")):
-            return str(candidate)
-        on_path = shutil.which(f"python3.{minor}")
-        if on_path and subprocess.run([on_path, "-V"], capture_output=True).returncode == 0:
-            return on_path
-    return sys.executable
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)

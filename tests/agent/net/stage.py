@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.pythons import oldest_python
 
 PLACES = ("tmp-root", "tmp-user", "tmp-contained")
 USER = 4242  # an id that owns nothing
@@ -70,8 +71,7 @@ def interpreter(who: str) -> str:
             path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path)
         ]
         return (found or [sys.executable])[0]
-    homes = glob.glob(os.path.expanduser("~/.pyenv/versions/3.8.*/bin/python"))
-    return (homes or [sys.executable])[0]
+    return oldest_python()
 
 
 def play(folder: Path, who: str, module: str, scene: str) -> None:
