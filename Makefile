@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed-$(shell sha256sum pyproject.toml | cut -c1-12)
 PYTEST := $(BIN)/python -m pytest
+# JUNIT=FOLDER: every target of tests leaves FOLDER/TARGET.xml.
+REPORT  = $(if $(JUNIT),--junit-xml=$(JUNIT)/$@.xml)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit sim mutations kill whole check format bench recording clean
@@ -14,22 +16,22 @@ help: ## list the targets
 demo: venv-examples ## launch the RL example, kill its trainer once, watch the reward rise
 	@$(BIN)/python scripts/demo.py
 
-test: unit sim mutations kill whole ## all tests
+test: unit sim whole kill ## all tests but `mutations`
 
 unit: venv-dev ## the tests that need seconds, not minutes: all but the next four
-	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill" $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill" $(REPORT) $(ARGS)
 
 sim: venv-dev ## the simulated world over its seeds
-	$(PYTEST) -m sim $(ARGS) tests/sim tests/stories
+	$(PYTEST) -m sim $(REPORT) $(ARGS) tests/sim tests/stories
 
 mutations: venv-dev ## deliberate mistakes in decide: each must be caught
-	ARGOSY_LONG=1 $(PYTEST) -n 2 -m sim $(ARGS) tests/sim/test_mutations_long.py
+	ARGOSY_LONG=1 $(PYTEST) -n 2 -m sim $(REPORT) $(ARGS) tests/sim/test_mutations_long.py
 
-kill: venv-dev ## server, agent and wrappers killed at seeded system calls
-	$(PYTEST) -m kill $(ARGS) tests/kill
+kill: venv-dev ## server, agent and wrappers killed at seeded system calls; ARGOSY_KILL_POINTS=40
+	$(PYTEST) -n 2 -m kill $(REPORT) $(ARGS) tests/kill
 
 whole: venv-dev ## real groups through the real command; NETWORK=isolated|host
-	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(ARGS) $(TESTS)
+	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(REPORT) $(ARGS) $(TESTS)
 
 check: venv-dev ## format, lint, types, import contracts, tidiness, docs
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ OLDEST_MINOR = 8
 
 @cache
 def pythons() -> tuple[str, ...]:
-    """One interpreter of each version from 3.8 on, oldest first: pyenv's, those on the PATH, ours."""
+    """One interpreter of each version from 3.8 on, oldest first."""
     found: dict[int, str] = {sys.version_info.minor: sys.executable}
     for minor in range(OLDEST_MINOR, 20):
         on_path = shutil.which(f"python3.{minor}")

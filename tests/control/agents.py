@@ -85,7 +85,7 @@ class Agent:
         self._serving.add(task)
         try:
             await self._serve(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
+        except* (ConnectionError, asyncio.CancelledError):  # a group of tasks raises a group
             pass
         finally:
             self._serving.discard(task)

@@ -15,7 +15,7 @@ import pytest
 from tests.kill.bench import Bench, processes_of, until
 
 POINTS_PER_SEED = 5
-SEEDS = int(os.environ.get("ARGOSY_KILL_POINTS", "200")) // POINTS_PER_SEED
+SEEDS = int(os.environ.get("ARGOSY_KILL_POINTS", "40")) // POINTS_PER_SEED
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 HEAD = """name: {name}
