@@ -141,6 +141,22 @@ def test_environment_is_clean_and_the_files_values_win(monkeypatch: pytest.Monke
     assert (env["ARGOSY_NODE_RANK"], env["ARGOSY_NUM_NODES"]) == ("1", "2")
     assert (env["ARGOSY_ATTEMPT"], env["ARGOSY_RESTART_REASON"]) == ("3", "lost")
     assert env["PATH"] == environment.LOGIN_PATH
+    assert "MASTER_ADDR" not in env
+
+
+def test_the_head_is_the_master_where_a_launcher_asks_for_one() -> None:
+    book = {"nodes": [
+        {"task": "web", "index": 1, "address": "10.0.0.2", "ports": [80]},
+        {"task": "web", "index": 0, "address": "10.0.0.1", "ports": ["90-99"]},
+    ]}  # fmt: skip
+    order = {"attempt": "A", "node": "web-1", "task": "web", "index": 1, "number": 1,
+             "incarnation": 1}  # fmt: skip
+    where = environment.Where("/work", "/peers", "web-1.g", "/ckpt", "/shared")
+    user = environment.User("ann", "/home/ann")
+    env = environment.compose(user, {}, {"launcher": "torchrun"}, order, book, where)
+    assert env["MASTER_ADDR"] == "10.0.0.1"
+    told = environment.peers({}, order, book, {})
+    assert [node["ports"] for node in told["nodes"]] == [[80], ["90-99"]]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,10 @@ def a_task(**more) -> TaskSpec:
             "envs": (("LR", "1e-3"), ("SKYPILOT_NODE_RANK", "7")),
             "secrets": (("TOKEN", "s3cret"),),
             "workdir": Workdir("/home/me/code"),
-            "file_mounts": (FileMount("/data", "/home/me/data"), FileMount("/b", "s3://bucket")),
+            "file_mounts": (
+                FileMount("/data", "/home/me/data"),
+                FileMount("/b", "s3://x", mode="COPY"),
+            ),
             "ready": Ready(Probe.HTTP, port=8000, path="/health"),
             "run": "python train.py",
             **more,
@@ -131,6 +134,9 @@ def test_the_message_is_json_with_what_the_protocol_names():
     task = told["tasks"]["PPO_Trainer"]
     assert task["workdir"] == "/snapshots/abc"
     assert task["file_mounts"] == [{"destination": "/data", "source": "/home/me/data"}]
+    web = (FileMount("/w", "https://x/y"), FileMount("/b", "https://a/b", store="az", mode="COPY"))
+    (fetched,) = message(a_task(file_mounts=web))["tasks"]["PPO_Trainer"]["file_mounts"]
+    assert fetched == {"destination": "/w", "source": "https://x/y"}
     assert task["secrets"] == {"TOKEN": "s3cret"}
     assert task["gpus"] == 8
     assert task["ready"]["kind"] == "http"
@@ -154,4 +160,5 @@ def test_the_book_names_every_node_with_or_without_an_address():
     assert by_name["ppo-trainer-0.rl"]["address"] == "10.77.3.2"
     assert by_name["ppo-trainer-0.rl"]["ports"] == [8000, "9000-9010"]
     assert by_name["rollout-0.rl"]["address"] == ""
+    assert by_name["rollout-0.rl"]["ports"] == [8000]
     assert book["balanced"] == [{"task": "rollout", "name": "rollout.rl", "ports": [8000]}]

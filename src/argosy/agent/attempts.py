@@ -246,7 +246,10 @@ class Attempt:
         )  # fmt: skip
         self.save()
         self.place.tailer.remove(self.output)
-        self.place.gpus.give(self.id)
+        try:
+            self.place.gpus.give(self.id)
+        except OSError as error:  # it lapses with its holder anyway
+            self.on_event("write-failed", "%s: %s" % (error.filename, error.strerror))
         for part in ("setup", "run"):  # the secrets in it are needed no more
             try:
                 os.unlink(os.path.join(self.folder, part, "request"))

@@ -66,6 +66,9 @@ def compose(
         env["TZ"] = user.zone
     env.update(_facts(group, task, order))
     env.update(_addresses(order, book))
+    master = _master(task, order, book)
+    if master:
+        env["MASTER_ADDR"] = master
     env.update({name: str(value) for name, value in (task.get("env") or {}).items()})
     env.update({name: str(value) for name, value in (task.get("secrets") or {}).items()})
     env.update({name: str(value) for name, value in (order.get("env") or {}).items()})
@@ -130,17 +133,24 @@ def _addresses(order: Mapping[str, Any], book: Mapping[str, Any]) -> Dict[str, s
     return env
 
 
+def _master(task: Mapping[str, Any], order: Mapping[str, Any], book: Mapping[str, Any]) -> str:
+    """MASTER_ADDR, where the task's launcher reads it: the head's address; "" while unknown."""
+    if task.get("launcher") != "torchrun":
+        return ""
+    heads = [n for n in book.get("nodes") or [] if n["task"] == order["task"] and not n["index"]]
+    return str(heads[0].get("address") or "") if heads else ""
+
+
 def peers(
     group: Mapping[str, Any],
     order: Mapping[str, Any],
     book: Mapping[str, Any],
-    ports_by_task: Mapping[str, List[int]],
     address_by_balanced: Mapping[str, str],
 ) -> Dict[str, Any]:
     """The content of the peers file, as one node sees it."""
     keys = ("task", "index", "name", "address", "attempt", "live", "healthy")
     nodes = [
-        dict({key: node.get(key) for key in keys}, ports=ports_by_task.get(node["task"], []))
+        dict({key: node.get(key) for key in keys}, ports=node.get("ports") or [])
         for node in book.get("nodes") or []
     ]
     me = [n for n in nodes if n["task"] == order["task"] and n["index"] == order["index"]]

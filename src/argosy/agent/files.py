@@ -63,13 +63,18 @@ def _mount(source: str, target: str) -> None:
 
 
 def _download(source: str, target: str) -> None:
-    import urllib.request  # only in the child that copies: it costs megabytes
+    import urllib.error  # only in the child that copies: it costs megabytes
+    import urllib.request
 
     if target.endswith("/"):
         target += os.path.basename(source.split("?")[0]) or "download"
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    with urllib.request.urlopen(source, timeout=60) as answer, open(target + ".part", "wb") as file:
-        shutil.copyfileobj(answer, file)
+    try:
+        with urllib.request.urlopen(source, timeout=60) as answer:
+            with open(target + ".part", "wb") as file:
+                shutil.copyfileobj(answer, file)
+    except urllib.error.URLError as error:  # its own words hold the address, which may be secret
+        raise FilesError("%s: cannot be fetched: %s" % (target, error.reason)) from error
     os.rename(target + ".part", target)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Dict, List
 from .processes.folder import Identity, identity_of
 
 MACHINE_FILE = "/tmp/argosy-gpus.json"
+OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Reservations:
@@ -60,23 +61,35 @@ class Reservations:
         }  # fmt: skip
 
 
+def _well_formed(found: Any) -> Dict[str, Any]:
+    """The entries but the damaged ones: a file that anybody writes may hold anything."""
+    kinds = {"mark": str, "boot": str, "pid": int, "started": int}
+    entries = found.items() if isinstance(found, dict) else ()
+    return {
+        index: entry for index, entry in entries
+        if isinstance(entry, dict)
+        and all(isinstance(entry.get(name), kind) for name, kind in kinds.items())
+    }  # fmt: skip
+
+
 class _Locked:
     """The file, locked; what `entries` is at the end is written back. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(path, OPEN | os.O_CREAT | os.O_EXCL, 0o666)
             os.fchmod(self._fd, 0o666)  # all users of the machine
         except FileExistsError:
-            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._fd = os.open(path, OPEN)
 
     def __enter__(self) -> "_Locked":
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         body = os.pread(self._fd, 1 << 20, 0)
         try:
-            self.entries: Dict[str, Any] = json.loads(body.decode("utf-8")) if body else {}
+            found = json.loads(body.decode("utf-8")) if body else {}
         except ValueError:
-            self.entries = {}
+            found = {}
+        self.entries: Dict[str, Any] = _well_formed(found)
         self._before = json.dumps(self.entries, sort_keys=True)
         return self
 

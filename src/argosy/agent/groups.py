@@ -111,10 +111,9 @@ class Group:
         if self.folder in ENDING:
             self._loop.after(ENDING_RETRY, self._build)
             return
-        asking, self._waiting, self._asking = self._waiting, [], self._waiting
-        assert asking is self._asking
+        self._asking, self._waiting = self._waiting, []
         facts, nodes, shared = self.facts, list(self._nodes), self._shared
-        balanced = [entry["task"] for entry in self.book["balanced"]]
+        balanced = {entry["task"]: entry.get("name", "") for entry in self.book["balanced"]}
         place = os.path.join(self.folder, "net")
         try:
             self.make_folders()
@@ -213,9 +212,15 @@ class Group:
         mode = isolated if found.mode == "isolated" else host
         record, folder = found.record(), self.folder
         self.network = None
+
+        def ended(_: Any, error: Optional[str]) -> None:
+            ENDING.discard(folder)
+            if error is not None:  # the release of what is group-wide tries it again
+                sys.stderr.write("network of %s: %s\n" % (self.facts["id"], error))
+
         ENDING.add(folder)
         try:
-            Child(self._loop, lambda: mode.destroy(record), lambda *_: ENDING.discard(folder))
+            Child(self._loop, lambda: mode.destroy(record), ended)
         except OSError as error:
             ENDING.discard(folder)
             sys.stderr.write("network of %s: %s\n" % (self.facts["id"], error))
@@ -267,9 +272,12 @@ def locked_by_agent(home: str) -> bool:
 
 
 def build(
-    shared: str, place: str, facts: Dict[str, Any], nodes: List[str], balanced: List[str]
+    shared: str, place: str, facts: Dict[str, Any], nodes: List[str], balanced: Dict[str, str]
 ) -> Dict[str, Any]:
-    """Ensure the network of a group; its record. Runs in a child. Raises NetworkError."""
+    """Ensure the network of a group; its record. Runs in a child. Raises NetworkError.
+
+    `balanced`: task -> the host name of its proxy.
+    """
     tried = trial.trial(shared, facts.get("network") or "auto")
     if tried["mode"] == "none":
         raise network.NetworkError(
@@ -282,15 +290,16 @@ def build(
             mark,
             nodes,
             None,
-            balanced,
+            list(balanced),
             bool(tried["way_out"]),
             bool(tried["pid_namespaces"]),
         )
     else:
         if facts.get("names") is True and tried["names"] == "none":
             raise network.NetworkError("names", str(tried["reason"]), str(tried["hint"]))
-        made = host.build(place, mark, nodes, None, balanced, str(tried["names"]))
+        made = host.build(place, mark, nodes, None, list(balanced), str(tried["names"]))
     if facts.get("names") is not False:
-        names.rewrite(made.hosts, names.compose(str(facts.get("name", "")), made))
+        text = names.compose(str(facts.get("name", "")), made, balanced=balanced)
+        names.rewrite(made.hosts, text)
     supervisor.ensure(made, proxy=bool(made.balanced))
     return made.record()

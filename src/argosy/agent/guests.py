@@ -48,7 +48,12 @@ class Guest:
         fds = _terminal() if tty else _pipes()
         self.into, self.out, self.err = fds[:3]
         ready, told = os.pipe()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            for fd in {*fds, ready, told} - {-1}:
+                os.close(fd)
+            raise
         if self.pid == 0:
             _become(inside, argv, fds[3:], tty)
         for fd in {*fds[3:], told}:

@@ -129,7 +129,6 @@ class Host:
             record = {
                 "order": order, "lease": lease, "group": group.facts["id"], "boot": self.place.boot,
                 "stage": 0, "at": time.time(),
-                "ports": {t: list(v.get("balance") or []) for t, v in tasks.items()},
             }  # fmt: skip
             self.place.journal.put("task", name, task)
             attempt = self._add(record, task, group)

@@ -54,11 +54,6 @@ class Stream:
         """Whether to wait for `on_drained` before sending more."""
         return self._output_bytes > FULL_BYTES
 
-    @property
-    def unsent(self) -> int:
-        """Bytes that wait."""
-        return self._output_bytes
-
     def send(self, message: Message) -> None:
         """Send one line; silent when the stream has ended."""
         self.send_raw(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")

@@ -47,11 +47,6 @@ class Preparation:
         except (OSError, files.FilesError) as error:
             self._fail("files-failed", str(error))
 
-    @property
-    def under_way(self) -> bool:
-        """Whether it has not ended yet."""
-        return bool(self._waiting)
-
     def drop(self) -> None:
         """Give it up; nobody is told."""
         self._waiting.clear()

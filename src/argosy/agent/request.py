@@ -57,13 +57,7 @@ def write_peers(attempt: Attempt) -> None:
     told = (group.full_book(), group.balanced_addresses())
     if attempt.peers_told == told:
         return
-    value = environment.peers(
-        group.facts,
-        attempt.order,
-        told[0],
-        attempt.record.get("ports") or {},
-        told[1],
-    )
+    value = environment.peers(group.facts, attempt.order, told[0], told[1])
     path = os.path.join(attempt.folder, "peers.json")
     with open(path + ".part", "w") as file:
         file.write(json.dumps(value))  # not `dump`: that one encodes in Python, ten times slower

@@ -15,7 +15,7 @@ from argosy.model.action import Assign
 from argosy.model.group import Book, Group, Lease, Order, Stage
 from argosy.model.ids import LeaseId, NodeId
 from argosy.model.plan import Placement
-from argosy.model.spec import GroupSpec, TaskSpec
+from argosy.model.spec import FileMount, GroupSpec, TaskSpec
 
 LOG_CAP_BYTES: Final = 1 << 30  # of one attempt: the oldest part is freed beyond it
 
@@ -82,7 +82,7 @@ def _task(
 ) -> dict[str, Any]:
     """TASK of the protocol."""
     workdir = task.workdir.path if task.workdir else ""
-    mounts = [mount for mount in task.file_mounts if mount.source.startswith("/")]
+    mounts = [one for one in task.file_mounts if _travels(one)]
     ready = asdict(task.ready) if task.ready else None
     if ready is not None:
         ready["kind"] = str(ready["kind"])
@@ -106,6 +106,12 @@ def _task(
         "ends_with": str(task.ends_with),
         "launcher": task.launcher,
     }
+
+
+def _travels(mount: FileMount) -> bool:
+    """Local files are copied, and files of the web fetched, by the agent; a bucket (`mode`) not."""
+    web = not mount.mode and mount.source.startswith(("https://", "http://"))
+    return web or mount.source.startswith("/")
 
 
 def _order(group: Group, order: Order, gpu_indices: Sequence[int]) -> dict[str, Any]:
@@ -158,5 +164,6 @@ def book_fields(spec: GroupSpec, book: Book) -> dict[str, Any]:
 def _ports(spec: GroupSpec, node: NodeId) -> list[int | str]:
     """What the file says of a node's ports: numbers, and ranges as text."""
     task = spec.task(node.task)
-    named = dict.fromkeys(port for need in task.needs for port in need.ports)
+    balanced = map(str, task.balance)
+    named = dict.fromkeys([*balanced, *(port for need in task.needs for port in need.ports)])
     return [int(port) if port.isdigit() else port for port in named]

@@ -75,8 +75,3 @@ def dns_label(name: str) -> str:
     """The DNS form of a name: lower case, `-` for other signs, `g-` before a digit."""
     label = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
     return f"g-{label}" if label[:1].isdigit() else label
-
-
-def env_word(name: str) -> str:
-    """The form of a task's name inside an environment variable: `PPO_TRAINER`."""
-    return re.sub(r"[^A-Z0-9]+", "_", name.upper())

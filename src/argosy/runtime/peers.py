@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple, Union
 
 
 class NotInGroup(RuntimeError):
@@ -28,7 +28,7 @@ class Peer:
     index: int
     name: str  # host name, `trainer-0.rl`
     address: str  # "" while it has none
-    ports: Tuple[int, ...]
+    ports: Tuple[Union[int, str], ...]  # what the file names; a range is text: "9000-9010"
     attempt: str  # id of the attempt that holds the node now
     live: bool  # it has been started and has not ended
     healthy: bool  # its readiness probe says yes; without a probe: it runs

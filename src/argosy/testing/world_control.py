@@ -364,11 +364,12 @@ class Server:
         history = self.older.setdefault(saved.id, [])
         history.append(before)
         del history[:-6]
-        lines = [queue.waiting_of(one, self.freed_at) for one in (before, saved)]
-        if lines[0] != lines[1] or saved.placing.turns != before.placing.turns:
+        if self.in_queue(before) != self.in_queue(saved):
             self.wake_waiting()
-        elif saved.phase is not before.phase:
-            self.wake_waiting()
+
+    def in_queue(self, group: Group) -> tuple[object, ...]:
+        """What of a record others in the queue look at."""
+        return (queue.waiting_of(group, self.freed_at), group.placing.turns, group.phase)
 
     def second_controller(self, group: GroupId, seen: Observed, now: float) -> None:
         """Another server still has an older record: what it decides must not be saved."""

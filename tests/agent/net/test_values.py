@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -67,6 +68,26 @@ def test_the_hosts_file_lists_all_that_programs_look_up() -> None:
         "10.0.0.5 nas",
     ]
     assert "127.0.1.1 laptop" in names.compose("g", a_network("host"), machine)
+    odd = network.with_names(a_network(), (), ("Roll_Out",))
+    assert "10.77.0.254 roll-out.g\n" in names.compose("g", odd, [], {"Roll_Out": "roll-out.g"})
+
+
+def test_who_waits_for_the_lock_of_a_removed_network_takes_the_new_one(tmp_path: Path) -> None:
+    place = str(tmp_path / "net")
+    entered, result = threading.Event(), []
+
+    def wait_for_it() -> None:
+        entered.set()
+        with network.locked(place):
+            result.append(os.path.isdir(place))
+
+    waiting = threading.Thread(target=wait_for_it)
+    with network.locked(place):
+        waiting.start()
+        assert entered.wait(30)
+        shutil.rmtree(place)
+    waiting.join(30)
+    assert result == [True]
 
 
 def test_a_reader_of_the_hosts_file_never_misses_a_name(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ other's way. The functions are those of `isolated`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -55,12 +56,14 @@ def build(
 
 def _free_subnet(directory: str, mark: str, count: int) -> str:
     """A range that no other group beside this one has; chance keeps users apart."""
-    parent = os.path.dirname(directory)
+    own, last = os.path.split(directory)  # groups/GROUP, net
+    groups = os.path.dirname(own)
     taken = set()
-    for name in os.listdir(parent):
-        other = load(os.path.join(parent, name))
-        if other is not None and other.mode == "host":
-            taken.add(other.subnet)
+    for name in os.listdir(groups):
+        with contextlib.suppress(OSError, ValueError):  # no group of ours
+            other = load(os.path.join(groups, name, last))
+            if other is not None and other.mode == "host":
+                taken.add(other.subnet)
     if count > 200:
         return "127.%d.0.0/16" % (128 + hashlib.sha256(mark.encode()).digest()[0] % 120)
     start = int.from_bytes(hashlib.sha256(mark.encode()).digest()[:4], "big")
@@ -114,4 +117,6 @@ def destroy(record: Mapping[str, Any]) -> None:
     """End the proxy and remove the directory; fine if all is gone. Attempts are not known here."""
     network = from_record(record)
     supervisor.stop(network)
-    shutil.rmtree(network.directory, ignore_errors=True)
+    if os.path.isdir(network.directory):
+        with locked(network.directory):
+            shutil.rmtree(network.directory, ignore_errors=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .linux import inside, kernel
 from .network import Network, NetworkError
@@ -22,13 +22,19 @@ WRAPPER_FOLDERS = (
     "/usr/lib",
     "/usr/local/lib",
 )
-NSCD = ("/run/nscd/socket", "/var/run/nscd/socket")
+NSCD = "/run/nscd/socket"
 
 
-def compose(group: str, network: Network, machine: Optional[Sequence[str]] = None) -> str:
+def compose(
+    group: str,
+    network: Network,
+    machine: Optional[Sequence[str]] = None,
+    balanced: Optional[Mapping[str, str]] = None,
+) -> str:
     """The text: localhost, the router, `address node.group node`, `address task.group` (balanced).
 
     A balanced task's name means the proxy for all; its nodes keep their own names and addresses.
+    `balanced`: task -> that name, where it is not simply `task.group`.
     Then what the machine itself knows (`machine`; None: its /etc/hosts), in mode isolated without
     its loopback addresses, which are not a node's.
     """
@@ -38,7 +44,7 @@ def compose(group: str, network: Network, machine: Optional[Sequence[str]] = Non
     for node, address in network.nodes.items():
         lines.append("%s %s.%s %s" % (address, node, group, node))
     for task, address in network.balanced.items():
-        lines.append("%s %s.%s" % (address, task, group))
+        lines.append("%s %s" % (address, (balanced or {}).get(task) or "%s.%s" % (task, group)))
     for line in host_lines() if machine is None else machine:
         if network.mode == "host" or not line.startswith(("127.", "::1")):
             lines.append(line)
@@ -77,7 +83,8 @@ def binds(directory: str, hosts: str) -> List[Tuple[str, str]]:
     own = _own_nsswitch(directory)
     if own is not None:
         found.append((own, os.path.realpath("/etc/nsswitch.conf")))
-    found += [("/dev/null", os.path.realpath(path)) for path in NSCD[:1] if os.path.exists(path)]
+    if os.path.exists(NSCD):
+        found.append(("/dev/null", os.path.realpath(NSCD)))
     return found
 
 

@@ -100,13 +100,27 @@ def write_whole(path: str, text: str) -> None:
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
     """Be the only one who changes this group's network; agents of one machine share it."""
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    fd = os.open(os.path.join(directory, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = os.path.join(directory, "lock")
+    fd = -1
+    while fd < 0:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # it was removed just now
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if not _is_at(fd, path):  # who had it removed the directory: a new one has another lock
+                os.close(fd)
+                fd = -1
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
         os.close(fd)
+
+
+def _is_at(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def with_names(network: Network, nodes: Tuple[str, ...], balanced: Tuple[str, ...]) -> Network:

@@ -7,6 +7,7 @@ they live in the holder's PID namespace and end with it.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -147,7 +148,8 @@ def _end(identity: Optional[Tuple[int, int]]) -> None:
     children = [(pid, _start_of(pid)) for pid in holders.child_pids(identity[0]) or []]
     for one in [identity, *children]:
         if _is(one):
-            os.kill(one[0], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended between the two
+                os.kill(one[0], signal.SIGKILL)
     deadline = time.monotonic() + STOP_SECONDS
     while any(_is(one) for one in [identity, *children]):
         if time.monotonic() > deadline:

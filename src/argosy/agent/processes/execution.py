@@ -198,11 +198,6 @@ class Execution:
         self._passes = 0
         self._killed: List[int] = []
 
-    @property
-    def lost(self) -> bool:
-        """It is over, it had started, and how it ended can't be known."""
-        return self.phase is Phase.OVER and self.exit is None and not self.never
-
     def start(self, request: Request) -> None:
         """Start it unless it was started before. Raises OSError when the folder cannot be made."""
         folders.make(self.folder, request)

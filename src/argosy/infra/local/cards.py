@@ -97,7 +97,7 @@ def _parsed(body: bytes) -> Entries:
     return {
         index: entry
         for index, entry in found.items()
-        if index.isdigit() and isinstance(entry, dict)
+        if index.isdecimal() and isinstance(entry, dict)
     }
 
 
@@ -114,6 +114,6 @@ def _lives(entry: Mapping[str, Any]) -> bool:
     """Whether the very process that made the entry still is."""
     try:
         found = identity(int(entry["pid"]))
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError):
         return False
     return all(entry.get(name) == value for name, value in found.items())

@@ -341,7 +341,8 @@ TASK: Final = Record(
         Key("ends_with", Choice(("all", "head")), "When a task of several nodes is over: when all"
             " nodes have ended, or when node 0 has.", "all", ours=True),
         Key("launcher", Choice(("torchrun",)), "Set what a launcher expects: `torchrun` sets"
-            " MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK.", "none", ours=True),
+            " MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK, NPROC_PER_NODE and WORLD_SIZE.",
+            "none", ours=True),
         Key("service", SERVICE, "Compatible: only `readiness_probe` and `ports` mean something."),
         Key("config", Anything("object"), "Compatible: overrides of a client's configuration."),
         Key("event_callback", SCRIPT, "Compatible: bash that is called on changes."),

@@ -82,15 +82,18 @@ def host_mode_exec_runs_beside_the_program():
 
 def host_mode_groups_have_ranges_of_their_own():
     place = tempfile.mkdtemp(prefix="host-")
-    made = [host.build(f"{place}/{n}", f"m{n}", ["a-0", "a-1"], names="none") for n in range(20)]
+    # one mark, so that all begin at one range and only what is beside them sets them apart
+    made = [host.build(f"{place}/{n}/net", "m", ["a-0", "a-1"], names="none") for n in range(20)]
     addresses = [address for one in made for address in one.nodes.values()]
     assert len(set(addresses)) == 40
     assert all(address.startswith("127.") for address in addresses)
     assert host.adopt(made[0].record()) == made[0]
-    assert host.build(f"{place}/0", "m0", ["a-1", "a-2"]).nodes["a-1"] == made[0].nodes["a-1"]
+    again = host.build(f"{place}/0/net", "m", ["a-1", "a-2"])
+    assert again.nodes["a-1"] == made[0].nodes["a-1"]
     for one in made:
         host.destroy(one.record())
         host.destroy(one.record())
+        os.rmdir(os.path.dirname(one.directory))
     os.rmdir(place)
 
 
