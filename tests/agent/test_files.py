@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from argosy.agent import environment, files, gpus
+from argosy.agent.guests import Guest, Inside
+from argosy.agent.loop import Loop
 from argosy.agent.naming import safe_name
 from argosy.agent.processes.folder import Identity, boot_id, identity_of
 
@@ -110,6 +112,33 @@ def test_gpu_reservations_are_exclusive_and_end_with_their_holder(tmp_path: Path
     reused = Identity(boot, me.pid, me.started + 1)
     assert one.take([5], "D", reused) == ""
     assert two.take([5], "E", me) == ""
+
+
+def test_a_damaged_reservation_file_stops_nobody(tmp_path: Path) -> None:
+    me = identity_of(os.getpid(), boot_id())
+    assert me is not None
+    path = tmp_path / "gpus.json"
+    held = gpus.Reservations(str(path), boot_id())
+    for text in ("[1]", '{"0": {}, "1": 5, "2": {"mark": 1}}', "{", ""):
+        path.write_text(text)
+        held.give("A")
+        assert held.take([0, 1], "A", me) == ""
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_a_command_that_cannot_be_forked_leaves_no_descriptor(
+    tty: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> int:
+        raise OSError(11, "no more processes")
+
+    loop = Loop()
+    monkeypatch.setattr(os, "fork", refused)
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="no more processes"):
+        Guest(loop, Inside(1, {}, "/"), ["true"], tty)
+    assert set(os.listdir("/proc/self/fd")) == before
+    loop.close()
 
 
 def test_environment_is_clean_and_the_files_values_win(monkeypatch: pytest.MonkeyPatch) -> None:

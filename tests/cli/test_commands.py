@@ -141,6 +141,13 @@ def test_logs_are_data_on_standard_output_and_gaps_are_not(server: Answering) ->
     assert server.asked("GET /v1/groups/g1/logs")[0] == {"tail": "2", "since": "90.0", "grep": "x"}
 
 
+def test_why_a_log_cannot_be_read_is_told(server: Answering) -> None:
+    note = {"task": "trainer", "index": 0, "attempt": 1, "note": "its host is away"}
+    server.answers["GET /v1/groups/g1/logs"] = Stream([note, a_chunk(b"a\n")])
+    done = argosy("logs", "demo")
+    assert (done.stdout, done.stderr) == ("[trainer-0] a\n", "argosy: its host is away\n")
+
+
 def test_logs_of_one_node_have_no_prefix(server: Answering) -> None:
     server.answers["GET /v1/groups/g1/logs"] = Stream([a_chunk(b"a\n")])
     assert argosy("logs", "demo/trainer/0@2").stdout == "a\n"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from argosy.server.masking import masked
+from argosy.model import codec
+from argosy.model.codec import MASK
+from argosy.model.spec import Workdir
+from argosy.server.masking import masked, masked_data
 from argosy.testing.builders import a_spec, a_task
 
 FILE = """\
@@ -32,6 +35,19 @@ def test_values_of_secrets_are_masked_wherever_they_stand() -> None:
     assert "num_nodes: 1" in shown
     assert "# kept" in shown
     assert "run: echo 1" in shown
+
+
+def test_a_byte_order_mark_moves_no_mask() -> None:
+    assert masked("\ufeffsecrets: {T: abc}", a_spec(a_task("a"))) == f"secrets: {{T: '{MASK}'}}"
+
+
+def test_a_secret_that_was_put_into_a_path_is_masked_there() -> None:
+    spec = a_spec(
+        a_task("a", secrets=(("T", "sosecret"),), workdir=Workdir(url="https://sosecret@h"))
+    )
+    shown = masked_data(codec.encode(spec), spec)
+    assert shown["tasks"][0]["workdir"]["url"] == f"https://{MASK}@h"
+    assert shown["name"] == spec.name
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "secrets: 3", "secrets: [A, B]", "- x"])

@@ -184,6 +184,8 @@ def test_restarts_spent_tell_the_budget() -> None:
     group = a_group(spec=spec, restarts=(("trainer-1", 2), ("*", 1)))
     spent = overview(group, (), {}, NOW).restarts_spent
     assert [(one.unit, one.spent, one.most) for one in spent] == [("trainer-1", 2, 3), ("*", 1, 1)]
+    by_task = a_group(spec=spec, restarts=(("*trainer", 2),))
+    assert overview(by_task, (), {}, NOW).restarts_spent[0].most == 3
 
 
 def test_price_counts_what_was_held() -> None:

@@ -168,7 +168,7 @@ class Put:
         if attempt is None:
             return
         self._stream = stream
-        self._tar = bool(message.get("tar"))
+        self._tar, self._unpacking = bool(message.get("tar")), False
         self._loop = host.place.loop
         try:
             self._target = _path(attempt, str(message["path"]))
@@ -193,7 +193,7 @@ class Put:
                 self._file.close()
                 self._finish()
         except OSError as error:
-            self._left()
+            self._drop()
             self._stream.fail("InfraError", "agent/cannot-put", str(error))
 
     def _finish(self) -> None:
@@ -203,6 +203,7 @@ class Put:
             return
         part, target = self._part, self._target
         Child(self._loop, lambda: _unpack(part, target), self._ok)
+        self._unpacking = True
 
     def _ok(self, _: Any, error: Optional[str]) -> None:
         if self._tar:
@@ -215,10 +216,14 @@ class Put:
         self._part = ""
 
     def _left(self) -> None:
-        self._file.close()
-        if self._part and not self._tar and os.path.exists(self._part):
-            os.unlink(self._part)
+        self._drop()
         self._stream.close()
+
+    def _drop(self) -> None:
+        """Remove what came of it, unless it is whole and just being unpacked."""
+        self._file.close()
+        if self._part and not self._unpacking and os.path.exists(self._part):
+            os.unlink(self._part)
 
 
 def _unpack(archive: str, target: str) -> None:

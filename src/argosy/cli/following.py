@@ -59,7 +59,7 @@ class Feed:
 
 @dataclass(slots=True)
 class Follower:
-    """Shows what a feed brings. `alone`: only logs are followed, the group's end is not awaited."""
+    """Shows what a feed brings: logs, and where the group stands."""
 
     feed: Feed
     lines: LogLines
@@ -120,10 +120,8 @@ class Follower:
                 self._open.discard(item.stream)
 
     def _chunk(self, chunk: Chunk) -> None:
-        if chunk.gap:
-            self._say(
-                f"argosy: {chunk.task}-{chunk.index}: {chunk.gap:,} bytes of its log were freed"
-            )
+        if told := remark(chunk):
+            self._say(told)
         self._print(self.lines.feed(chunk.task, chunk.index, chunk.attempt, chunk.data, chunk.at))
 
     def _state(self, view: Overview) -> None:
@@ -151,6 +149,13 @@ class Follower:
         if self.live.on and self.news and self.view is not None and not self.view.final:
             passed = time.monotonic() - self._seen_at
             self.live.draw(progress_lines(self.view, passed, self.paint))
+
+
+def remark(chunk: Chunk) -> str:
+    """What people should know beside the bytes of a chunk; "" when nothing."""
+    if chunk.gap:
+        return f"argosy: {chunk.task}-{chunk.index}: {chunk.gap:,} bytes of its log were freed"
+    return f"argosy: {chunk.note}" if chunk.note else ""
 
 
 def finish(view: Overview | None) -> int:

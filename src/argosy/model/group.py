@@ -228,7 +228,8 @@ class Group:
     infras: tuple[InfraName, ...] = ()  # where anything was ever asked for
     book: Book = Book()
     intents: tuple[Intent, ...] = ()
-    restarts: tuple[tuple[str, int], ...] = ()  # unit ("trainer-1", "trainer", "*") -> spent
+    # unit -> spent: "trainer-1", "trainer", "*" (the group), "*trainer" (the group, by that task)
+    restarts: tuple[tuple[str, int], ...] = ()
     started_at: float = 0.0  # first start
     ending_at: float = 0.0  # since when it is ENDING
     ended_at: float = 0.0

@@ -70,6 +70,7 @@ class Chunk:
     offset: int
     data: bytes
     gap: int = 0  # so many bytes before `data` were freed
+    note: str = ""  # why nothing of it can be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,12 @@ class Client:
         return decode(PlanView, self._call("POST", wire.path_of("plan"), body)["plan"])
 
     def launch(self, body: dict[str, Any]) -> Accepted:
-        """Submit a group. Raises InputErrors, or Conflict when its name lives."""
-        answer = self._call("POST", wire.path_of("groups"), body)
+        """Submit a group. Raises InputErrors, or Conflict when its name lives.
+
+        Without a time-out: files are copied first, and with `replace` a group is ended first.
+        """
+        self.ensure_server()
+        answer = wire.call(self.home, "POST", wire.path_of("groups"), body, timeout=None)[1]
         return Accepted(answer["id"], answer["name"], tuple(answer.get("warnings", ())))
 
     def groups(self, *, ended: bool = False, limit: int | None = None) -> list[GroupRow]:
@@ -180,7 +185,7 @@ class Client:
     def logs(self, ref: str, query: LogQuery) -> Iterator[Chunk]:
         """What the attempts wrote, merged in the order in which it was read."""
         for line in self._stream("groups", ref, "logs", query=query.query()):
-            if "data" in line or "gap" in line:
+            if "data" in line or "gap" in line or "note" in line:
                 yield _chunk(line)
 
     def chaos(self, ref: str, what: str, task: str, index: int) -> None:
@@ -229,6 +234,7 @@ def _chunk(line: dict[str, Any]) -> Chunk:
         offset=int(offset),
         data=base64.b64decode(line.get("data", "")),
         gap=int(end - start),
+        note=str(line.get("note", "")),
     )
 
 

@@ -17,7 +17,7 @@ from argosy.model.ids import GroupId
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
 from argosy.server.context import Here, attempts_of, newest_attempt, node_of
-from argosy.server.masking import masked
+from argosy.server.masking import masked, masked_data
 from argosy.server.streams import view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
@@ -95,7 +95,8 @@ async def plan(body: LaunchBody, here: Here) -> Response:
     """Where each node would run, and why; nothing is written."""
     parsed = await _parsed(body)
     chosen = await here.control.plan(parsed.spec)
-    return answer({"plan": codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed)))})
+    view = codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed)))
+    return answer({"plan": masked_data(view, parsed.spec)})
 
 
 @router.post("/groups")
@@ -156,7 +157,7 @@ async def spec(ref: str, here: Here) -> Response:
     """The file and what was understood of it, secrets masked."""
     found = here.control.find(ref)
     text = masked(here.control.store.source(found.id), found.spec)
-    return answer({"text": text, "spec": codec.encode(found.spec)})
+    return answer({"text": text, "spec": masked_data(codec.encode(found.spec), found.spec)})
 
 
 @router.get("/groups/{ref}/explain")

@@ -41,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(folder: Path, ready: int = -1) -> int:
     """Serve until stopped. `ready`: a descriptor that gets one byte when the API answers."""
     home = Home(folder)
+    logging.getLogger().addHandler(logging.NullHandler())  # before `log_to` nothing is written
     gc.disable()  # until it answers: collecting costs a seventh of the start
     try:
         home.lock()

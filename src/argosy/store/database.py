@@ -13,7 +13,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from argosy.errors import AccessError, ArgosyError, Broken, InfraError
@@ -63,7 +63,7 @@ def writer(path: Path) -> Engine:
 
 def _engine(path: Path, **options: Any) -> Engine:
     engine = create_engine(
-        f"sqlite:///{path}",
+        URL.create("sqlite", database=str(path)),  # a path may hold any sign
         pool_size=2,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
         **options,

@@ -273,7 +273,7 @@ def _spent(group: Group, unit: str, spent: int) -> SpentView:
     if unit == "*":
         return SpentView(unit, spent, group.spec.restarts)
     for task in group.spec.tasks:
-        if unit == task.name or any(unit == str(node) for node in task.nodes()):
+        if unit in (task.name, f"*{task.name}") or any(unit == str(node) for node in task.nodes()):
             return SpentView(unit, spent, task.restart.max)
     return SpentView(unit, spent)
 

@@ -72,7 +72,7 @@ class TaskView:
 class SpentView:
     """How much of a restart budget is spent."""
 
-    unit: str = ""  # "trainer-1", "trainer", or "*" for the group
+    unit: str = ""  # "trainer-1", "trainer", "*" for the group, "*trainer" for it by that task
     spent: int = 0
     most: int | None = None  # None: without limit
 

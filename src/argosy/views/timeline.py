@@ -23,7 +23,7 @@ _TONES = (
             "warn",
             "cap",
             "trunc",
-            "gave-up",
+            "given-up",
         ),
     ),
     ("good", ("succeed", "healthy", "running", "started")),

@@ -37,8 +37,9 @@ The network: the same functions in `isolated` and in `host`
 
 Names
 
-    names.compose(group, network, machine=None) -> str    the text of the hosts file; `machine`:
-                                     further lines, by default what the machine's own file has
+    names.compose(group, network, machine=None, balanced=None) -> str    the text of the hosts file;
+                                     `machine`: further lines, by default what the machine's own
+                                     file has; `balanced`: task -> host name of its proxy
     names.rewrite(path, text) -> None                 in place: running programs see it at once
 
 Attempts (used by the launcher, in `enter.py`, which needs os and ctypes only)

@@ -11,8 +11,9 @@ from argosy.cli.screen.paint import say
 from argosy.sdk.client import Client
 
 TIMED_OUT = 124
-KILL_WAIT = 30.0  # seconds that `cancel --wait` asks at a time
-BREAKAGES = ("kill", "freeze", "thaw", "lose-host", "restore-host", "kill-agent")
+BREAKAGES = (
+    "kill", "freeze", "thaw", "lose-host", "restore-host", "freeze-host", "thaw-host", "kill-agent",
+)  # fmt: skip
 
 
 @click.command()
@@ -92,7 +93,8 @@ def rm(groups: tuple[str, ...]) -> int:
 def chaos(what: str, address: str) -> int:
     """Break something on purpose, as an accident would, and see what becomes of the group.
 
-    kill the program, freeze or thaw it, lose or restore its host, kill the agent beside it.
+    kill the program, freeze or thaw it; lose, restore, freeze or thaw its host; kill the agent
+    beside it.
     """
     client = Client()
     ref, task, index = one_node(client, address)

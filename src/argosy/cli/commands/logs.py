@@ -9,13 +9,13 @@ from dataclasses import replace
 import click
 
 from argosy.cli.address import AddressType, parse, resolved
-from argosy.cli.following import Feed, Follower, detached
+from argosy.cli.following import Feed, Follower, detached, remark
 from argosy.cli.options import Duration, emit_json_line, output_option
 from argosy.cli.screen.lines import LogLines
 from argosy.cli.screen.paint import paint_for, say, terminal
 from argosy.errors import InputError
 from argosy.sdk import follow
-from argosy.sdk.client import Chunk, Client, LogQuery
+from argosy.sdk.client import Client, LogQuery
 from argosy.views.shapes import Overview
 
 
@@ -69,7 +69,8 @@ def logs(
     if following:
         return _follow(client, view, query, lines)
     for chunk in client.logs(view.id, query):
-        _note_gap(chunk)
+        if told := remark(chunk):
+            say(told)
         sys.stdout.write(lines.feed(chunk.task, chunk.index, chunk.attempt, chunk.data, chunk.at))
     sys.stdout.write(lines.end(time.time()))
     return 0
@@ -108,12 +109,8 @@ def _as_json(client: Client, view: Overview, query: LogQuery) -> int:
                 "at": chunk.at,
                 "offset": chunk.offset,
                 "gap": chunk.gap,
+                "note": chunk.note,
                 "text": chunk.data.decode("utf-8", "replace"),
             }
         )
     return 0
-
-
-def _note_gap(chunk: Chunk) -> None:
-    if chunk.gap:
-        say(f"argosy: {chunk.task}-{chunk.index}: {chunk.gap:,} bytes of its log were freed")

@@ -170,7 +170,8 @@ def _sentence(waits: str, text: str) -> str:
 
 
 def _spent(one: SpentView) -> str:
-    unit = "the group" if one.unit == "*" else one.unit
+    by = one.unit.removeprefix("*")
+    unit = by if by == one.unit else f"the group by {by}" if by else "the group"
     return f"{unit} {one.spent}" + (f" of {one.most}" if one.most is not None else "")
 
 

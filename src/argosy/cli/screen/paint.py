@@ -23,8 +23,6 @@ PHASE_STYLES: Final = {
 
 TONE_STYLES: Final = {"good": "green", "bad": "red", "warn": "yellow", "plain": ""}
 
-MARKS: Final = {"PENDING": ".", "STARTING": "+", "RUNNING": "*", "FAILED": "x", "RECOVERING": "!"}
-
 
 class Paint:
     """Styles text when `on`; else leaves it as it is."""

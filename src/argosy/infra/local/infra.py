@@ -130,7 +130,7 @@ class Local:
             raise Unreachable(
                 f"host {host.host} of {self.name} is {state}",
                 code=f"host/{state}",
-                hint=f"`argosy chaos {'restore-host' if state == LOST else 'thaw'}` mends it",
+                hint=f"`argosy chaos {'restore-host' if state == LOST else 'thaw-host'}` mends it",
             )
         return await self._agent(host.host).attach()
 
