@@ -219,6 +219,20 @@ async def test_a_removed_group_is_forgotten_with_its_logs(folder: Path, opened: 
         assert {"op": "forget", "group": group.id} in opened.agents["h1"].told
 
 
+async def test_an_expired_group_is_forgotten_with_its_logs(
+    folder: Path, opened: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_DAYS", 0.0)
+    async with served(folder, opened) as here:
+        group = await here.running()
+        opened.agents["h1"].exit("trainer-0", 0)
+        await here.over(group)
+        await until(lambda: not here.control.store.unfinished())
+        expiring = asyncio.create_task(here.control._expire())
+        await until(lambda: {"op": "forget", "group": group.id} in opened.agents["h1"].told)
+        expiring.cancel()
+
+
 async def test_a_group_removed_while_something_of_it_is_left_is_still_released(
     folder: Path, opened: Bench
 ) -> None:

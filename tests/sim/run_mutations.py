@@ -1,4 +1,4 @@
-"""Tries every mutation of `decide` against stories and seeds; fails when one is not caught.
+"""Tries every mutation of `decide` against stories, seeds and pure tests; fails when one survives.
 
     python tests/sim/run_mutations.py [--seeds 150] [--jobs 2] [--only WORDS]
                                       [--no-stories | --both]
@@ -50,7 +50,13 @@ for seed in range(int(sys.argv[2])):
         wrong = f"{type(error).__name__}: {error}"
     if wrong:
         print(f"seed {seed}: {wrong}")
-        break
+        sys.exit()
+import contextlib, glob, io, pytest
+pure = glob.glob(sys.argv[1] + "/tests/decide/test_*.py")
+with contextlib.redirect_stdout(io.StringIO()) as said:
+    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--rootdir", sys.argv[1], *pure])
+if code:
+    print("a pure test: " + said.getvalue().strip().rpartition("\\n")[2])
 """
 
 
@@ -62,7 +68,9 @@ def copy_package(folder: Path) -> None:
         shutil.copytree(source / part, folder / "argosy" / part, ignore=ignored)
     for one in source.glob("*.py"):
         shutil.copy(one, folder / "argosy")
-    shutil.copytree(ROOT / "tests" / "stories", folder / "tests" / "stories", ignore=ignored)
+    for tests in ("stories", "decide"):
+        shutil.copytree(ROOT / "tests" / tests, folder / "tests" / tests, ignore=ignored)
+    (folder / "tests" / "decide" / "test_page.py").unlink()  # it reads a page of docs/
 
 
 def mutate(mutation: Mutation, folder: Path) -> None:

@@ -10,6 +10,8 @@ from argosy.model.needs import Accelerator
 G = "execution: parallel\n---\nname: a\nrun: x\n"
 
 WRONG = {
+    # names
+    G + "num_nodes: 2\n---\nname: a-1\nbalance: 80\nrun: x\n": "7:7 balanced-name",
     # values
     'run: x\nenvs: {A: "\\0"}\n': "2:11 null-character",
     "run: x\nresources: {memory: 5i}\n": "2:21 wrong-value",

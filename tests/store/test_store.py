@@ -197,7 +197,7 @@ async def test_old_groups_expire_once_nothing_is_left_of_them(store: Store) -> N
     await store.save(old, decided(final(old)))
     await store.save(left, decided(final(left, clean=False)))
     assert await store.expire(1999.0) == []
-    assert await store.expire(2001.0) == [old.id]
+    assert [one.id for one in await store.expire(2001.0)] == [old.id]
     assert {group.id for group in store.groups(ended=True, limit=9)} == {left.id, live.id}
 
 

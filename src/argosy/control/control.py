@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import json
 import logging
@@ -28,6 +29,7 @@ from argosy.store.store import Store
 
 log = logging.getLogger("argosy.control.control")
 
+FORGET_TIMEOUT = 60.0  # seconds for one host to remove the logs and folders of a group
 KEPT_DAYS = 30.0  # ended groups are forgotten after so long
 
 
@@ -218,7 +220,8 @@ class Control:
             entry = self._controller.entries.get(group.id)
             if entry is None or entry.group.phase.final:
                 continue
-            await self.intend(group.id, Intent(Verb.CANCEL, self.clock.now(), by="--replace"))
+            with contextlib.suppress(Conflict):  # it ended just now
+                await self.intend(group.id, Intent(Verb.CANCEL, self.clock.now(), by="--replace"))
             while not entry.group.phase.final:
                 if entry.broken:
                     raise Broken(entry.reasons[0].text, code="control/check-failed")
@@ -229,23 +232,29 @@ class Control:
             if infra not in self.infras:
                 continue
             try:
-                stream = await self.infras[infra].attach(HostRef(infra, host))
-            except ArgosyError:
-                continue  # the logs of a host that is away go with its own cap
-            try:
-                line = json.dumps({"op": "forget", "group": group.id})
-                await stream.write(line.encode() + b"\n")
-                await stream.readline()
-            finally:
-                await stream.close()
+                async with asyncio.timeout(FORGET_TIMEOUT):
+                    await self._tell_forget(HostRef(infra, host), group.id)
+            except (ArgosyError, OSError) as error:  # they go with the host's own cap
+                extra = {"group": group.id, "host": host, "why": str(error)}
+                log.warning("forget-failed", extra=extra)
+
+    async def _tell_forget(self, host: HostRef, group: GroupId) -> None:
+        stream = await self.infras[host.infra].attach(host)
+        try:
+            line = json.dumps({"op": "forget", "group": group})
+            await stream.write(line.encode() + b"\n")
+            await stream.readline()
+        finally:
+            await stream.close()
 
     async def _expire(self) -> None:
         while True:
             try:
                 for group in await self.store.expire(self.clock.now() - KEPT_DAYS * 86400.0):
-                    await asyncio.to_thread(snapshot.drop, self.home, group)
-            except ArgosyError as error:
-                log.warning("expire-failed", extra={"why": error.text})
+                    await asyncio.to_thread(snapshot.drop, self.home, group.id)
+                    await self._forget_logs(group)
+            except (ArgosyError, OSError) as error:
+                log.warning("expire-failed", extra={"why": str(error)})
             await self.clock.sleep(3600.0)
 
 

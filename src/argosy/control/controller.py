@@ -400,4 +400,5 @@ class Controller:
                     self._touch(link)
                 if link.idle:
                     del self.links[key]
-                    self._tasks[f"link {key[0]} {key[1]}"].cancel()
+                    if (task := self._tasks.get(f"link {key[0]} {key[1]}")) is not None:
+                        task.cancel()

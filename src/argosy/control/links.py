@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -27,8 +27,6 @@ RETRY_MOST: Final = 2.0
 ATTACH_TIMEOUT: Final = 20.0
 SEND_TIMEOUT: Final = 20.0
 IDLE_CLOSE: Final = 60.0  # a link without assignments is closed after so long
-
-Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +129,8 @@ class AgentLink:
                 await self._serve(stream)
             except (ArgosyError, OSError, TimeoutError, ValueError) as error:
                 log.info("link-down", extra={"host": str(self.ref.host), "why": str(error)})
+            except Exception:  # ours to mend; without its link the host would be out of reach
+                log.exception("link-failed", extra={"host": str(self.ref.host)})
             await self._clock.sleep(delay)
             delay = min(RETRY_MOST, delay * 2)
 
@@ -142,7 +142,7 @@ class AgentLink:
                 sender = group.create_task(self._send(stream), name=f"send {self.ref.host}")
                 await self._receive(stream)
                 sender.cancel()
-        except* (ArgosyError, OSError, TimeoutError, ValueError) as errors:
+        except ExceptionGroup as errors:  # no `except*`: Python 3.11.2 keeps the group around it
             raise errors.exceptions[0] from None
         finally:
             self._stream = None

@@ -33,7 +33,7 @@ async def answer(
             async with asyncio.timeout(OFFERS_TIMEOUT):
                 offers += await infras[name].offers(need)
         except (ArgosyError, OSError) as error:
-            problems.append(f"{name}: {error}")
+            problems.append(f"{name}: {error}" if str(error) else f"{name} does not answer")
     unknown = unknown_infras(request.nodes, spec, infras)
     if unknown:
         problems += [f"no infra {one!r} is known here" for one in unknown]

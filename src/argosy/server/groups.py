@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import Annotated, Final
 
@@ -202,7 +203,8 @@ async def cancel(ref: str, here: Here, body: CancelBody | None = None) -> Respon
     found = here.control.find(ref)
     if not found.phase.final:
         verb = Verb.CANCEL_NOW if body is not None and body.now else Verb.CANCEL
-        await here.control.intend(found.id, Intent(verb, here.now()))
+        with contextlib.suppress(Conflict):  # it ended just now
+            await here.control.intend(found.id, Intent(verb, here.now()))
     return answer(FINE)
 
 

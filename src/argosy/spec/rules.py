@@ -16,6 +16,7 @@ from argosy.spec.task import Draft, never_ends
 
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _TASK_NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)  # dots: in pipelines and single tasks
+_NODE_NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,4})", re.ASCII)
 PRIMARY_WORDS: Final = ("primary_tasks", "termination_delay")
 
 
@@ -40,6 +41,7 @@ def check_name(name: str, mark: Mark, what: str, notes: Notes, *, dots: bool = F
 def check_tasks(drafts: list[Draft], execution: Execution, notes: Notes) -> None:
     """Everything that concerns more than one task, but the header."""
     _check_unique(drafts, notes)
+    _check_balanced(drafts, notes)
     _check_count(drafts, notes)
     for one in drafts:
         _check_along(one, drafts, notes)
@@ -60,6 +62,21 @@ def _check_unique(drafts: list[Draft], notes: Notes) -> None:
             f"`{first.spec.name[:60]}` and `{one.spec.name[:60]}` have one host name, `{label}`",
             f"rename one; the first is in line {first.mark('name').line}",
         )  # fmt: skip
+
+
+def _check_balanced(drafts: list[Draft], notes: Notes) -> None:
+    """A balanced task named `a-1` would have the host name of node 1 of `a`."""
+    by_label = {dns_label(one.spec.name): one for one in drafts}
+    for one in drafts:
+        form = _NODE_NAME.fullmatch(dns_label(one.spec.name)) if one.spec.balance else None
+        other = by_label.get(form[1]) if form else None
+        if form and other and int(form[2]) < other.spec.num_nodes:
+            notes.error(
+                one.mark("name"), "balanced-name",
+                f"`{form[0]}` is the balanced name of `{one.spec.name}` and the host name of a node"
+                f" of `{other.spec.name}`",
+                "rename one of the two tasks",
+            )  # fmt: skip
 
 
 def _check_count(drafts: list[Draft], notes: Notes) -> None:

@@ -29,6 +29,7 @@ from argosy.store.writer import Writer
 T = TypeVar("T")
 RECORD: Final = (groups.c.record, groups.c.spec)
 FOUND_MOST: Final = 20  # groups of one name that are looked at
+EXPIRED_MOST: Final = 1000  # groups that are forgotten at once
 NEWEST_EVENTS: Final = 1000  # so many of the newest are asked for the newest time
 
 
@@ -164,15 +165,14 @@ class Store:
 
         await self._writer.write(write, durable=False)
 
-    async def expire(self, before: float) -> list[GroupId]:
-        """Forget the groups that ended before that instant and left nothing behind."""
+    async def expire(self, before: float) -> list[Group]:
+        """Forget some groups that ended before that instant and left nothing behind."""
 
-        def write(connection: Connection) -> list[GroupId]:
-            old = select(groups.c.id).where(
-                groups.c.ended_at > 0, groups.c.ended_at < before, groups.c.unfinished.is_(False)
-            )
-            found = [GroupId(one) for one in connection.execute(old).scalars()]
-            _forget(connection, found)
+        def write(connection: Connection) -> list[Group]:
+            ended = (groups.c.ended_at > 0) & (groups.c.ended_at < before)
+            old = select(*RECORD).where(ended, groups.c.unfinished.is_(False)).limit(EXPIRED_MOST)
+            found = [rows.group_of(dict(one)) for one in connection.execute(old).mappings()]
+            _forget(connection, [one.id for one in found])
             return found
 
         return await self._writer.write(write, durable=False)
