@@ -328,7 +328,7 @@ class Attempt:
 
     def _note_setup(self) -> None:
         """`setup` need not run again here, unless it left processes that end with this attempt."""
-        if self.setup is not None and self.setup.phase is Phase.OVER:
+        if self.setup is not None and not self.setup.processes():  # its wrapper may still be ending
             name = os.path.basename(str(self.record["work"]))
             key = digest(str(self.task.get("setup") or ""))
             self.place.journal.put("setup", name, {"key": key, "group": self.group.facts["id"]})

@@ -26,5 +26,5 @@ def _broken(group: Group, text: str) -> Broken:
     return Broken(
         f"group {group.spec.name!r}: {text}",
         code="control/check-failed",
-        hint="the group is left as it was saved last; `argosy doctor` says where its story is",
+        hint="the group is left as it was saved last; `argosy server logs` has `check-failed`",
     )

@@ -207,7 +207,7 @@ class LocalAgent:
         return Unreachable(
             f"the agent in {self.home} {what}: {self._last_words()}",
             code="agent/does-not-start",
-            hint=f"read {self.home / 'agent.log'}; `argosy doctor` tries what an agent needs",
+            hint=f"read {self.home / 'agent.log'}; `argosy infra check` tries what an agent needs",
         )
 
     def _last_words(self) -> str:
@@ -247,6 +247,6 @@ def _spawn(command: Sequence[str], log: Path) -> int:
         raise Unreachable(
             f"no agent can be started by {command[0]}: {error.strerror}",
             code="agent/cannot-start",
-            hint="`argosy doctor` tries what an agent needs",
+            hint="`argosy infra check` tries what an agent needs",
             retry=2.0,
         ) from error
