@@ -16,6 +16,7 @@ from argosy.control.control import Control
 from argosy.errors import CapacityError, Conflict, InputError, NotFound
 from argosy.infra.registry import InfraSettings
 from argosy.model.group import Group, Intent, Phase, Verb
+from argosy.model.ids import LeaseId
 from argosy.model.needs import Need
 from argosy.model.spec import GroupSpec, Workdir
 from argosy.store.store import Store
@@ -105,6 +106,31 @@ async def test_replace_ends_the_live_group_first(folder: Path, opened: Bench) ->
         second = await here.submit(replace=True)
         assert here.control.find(first.id).phase is Phase.CANCELLED
         assert here.control.find("demo").id == second.id != first.id
+
+
+async def test_a_group_that_a_failed_check_stopped_can_be_cancelled(
+    folder: Path, opened: Bench
+) -> None:
+    async with served(folder, opened) as here:
+        group = await here.running()
+        entry = here.control._controller.entries[group.id]
+        ghost = replace(entry.group.nodes[0], lease=LeaseId("ghost"))
+        entry.group = replace(entry.group, nodes=(ghost,))
+        here.control._controller.news(entry)
+        await until(lambda: entry.broken)
+        await here.control.intend(group.id, Intent(Verb.CANCEL, 0.0))
+        ended = await here.over(group)
+        assert (ended.phase, ended.cause) == (Phase.FAILED, "broken")
+        await until(lambda: group.id not in here.control._controller.entries)
+        assert not opened.held
+
+
+async def test_snapshots_of_a_launch_that_was_cut_off_go_at_the_next_start(
+    folder: Path, opened: Bench
+) -> None:
+    (folder / "snapshots" / "g1-1" / "0123").mkdir(parents=True)
+    async with served(folder, opened):
+        assert not (folder / "snapshots" / "g1-1").exists()
 
 
 async def test_an_ended_name_may_be_used_again(folder: Path, opened: Bench) -> None:

@@ -151,7 +151,7 @@ def test_what_this_store_never_issued_is_shown_and_not_released() -> None:
     decision = decided(group, looking(group, stranger))
     assert released(decision) == []
     assert said(decision)["stranger"].startswith("h5")
-    assert "infra clean" in decision.reasons[0].hint
+    assert "backup" in decision.reasons[0].hint
 
 
 def test_a_release_is_repeated_until_nothing_is_seen() -> None:

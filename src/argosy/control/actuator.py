@@ -6,6 +6,7 @@ under way, or was done a moment ago, is not done again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, assert_never, runtime_checkable
@@ -25,6 +26,7 @@ from argosy.model.observed import Refusal
 log = logging.getLogger("argosy.control.actuator")
 
 REFUSED_RETRY = 10.0  # seconds, for an error that does not say when to try again
+VERB_TIMEOUT = 120.0  # seconds for one verb of an infra: none of them waits for capacity
 AGAIN_AFTER = 1.5  # an effect that was not seen is asked for again, not sooner than this
 
 
@@ -112,7 +114,8 @@ class Actuator:
             network=entry.group.spec.network,
         )
         try:
-            await self._infra(placement.infra).acquire(request)
+            async with asyncio.timeout(VERB_TIMEOUT):
+                await self._infra(placement.infra).acquire(request)
         except (ArgosyError, OSError) as error:
             entry.refusals[action.lease] = self._refusal(action.lease, error)
             self._rim.news(entry)
@@ -123,7 +126,8 @@ class Actuator:
     def _refusal(self, lease: LeaseId, error: ArgosyError | OSError) -> Refusal:
         now = self._clock.now()
         if not isinstance(error, ArgosyError):
-            return Refusal(lease, "infra", str(error), "", now, now + REFUSED_RETRY)
+            text = str(error) or "the infra did not answer in time"
+            return Refusal(lease, "infra", text, "", now, now + REFUSED_RETRY)
         retry = error.retry
         if retry == NEVER and not isinstance(error, CapacityError | AccessError | InfraError):
             retry = REFUSED_RETRY
@@ -141,7 +145,8 @@ class Actuator:
 
     async def _release(self, action: Release) -> None:
         try:
-            await self._infra(action.infra).release(action.lease)
+            async with asyncio.timeout(VERB_TIMEOUT):
+                await self._infra(action.infra).release(action.lease)
         except (ArgosyError, OSError) as error:
             log.warning("release-failed", extra={"lease": action.lease, "why": str(error)})
         self._rim.look(action.infra)

@@ -15,7 +15,7 @@ from argosy.clock import Clock
 from argosy.control import planning
 from argosy.control.controller import Controller
 from argosy.control.links import Usage
-from argosy.errors import ArgosyError, Broken, CapacityError, Conflict, InputError, NotFound
+from argosy.errors import ArgosyError, CapacityError, Conflict, InputError, NotFound
 from argosy.infra.api import Breaks, HostRef, Infra, Stream
 from argosy.infra.registry import InfraSettings, open_infras
 from argosy.model.action import Event, Limits, Reason, Replan
@@ -52,6 +52,7 @@ class Control:
         self._controller = Controller(
             self.store, self.clock, self.infras, life=self.life, limits=self.limits
         )
+        await asyncio.to_thread(snapshot.drop_unknown, self.home, self._is_known)
         await self._controller.start()
         self._controller.spawn("expire", self._expire())
 
@@ -62,6 +63,13 @@ class Control:
             close = getattr(infra, "close", None)
             if close is not None:
                 await close()
+
+    def _is_known(self, group: GroupId) -> bool:
+        try:
+            self.store.load(group)
+        except NotFound:
+            return False
+        return True
 
     # What the user wants
 
@@ -94,8 +102,11 @@ class Control:
         """Write down a wish. Raises NotFound, Conflict when the group is over."""
         if self.store.load(group).phase.final:
             raise Conflict("the group is over", code="group/over", hint="`argosy launch` it again")
-        after = await self.store.intend(group, intent)
         entry = self._controller.entries.get(group)
+        if entry is not None and entry.broken and intent.verb is not Verb.RESTART:
+            await self._controller.end_broken(entry)
+            return
+        after = await self.store.intend(group, intent)
         if entry is not None:
             self._controller.taken(entry, after)
 
@@ -223,8 +234,6 @@ class Control:
             with contextlib.suppress(Conflict):  # it ended just now
                 await self.intend(group.id, Intent(Verb.CANCEL, self.clock.now(), by="--replace"))
             while not entry.group.phase.final:
-                if entry.broken:
-                    raise Broken(entry.reasons[0].text, code="control/check-failed")
                 await entry.changed.wait()
 
     async def _forget_logs(self, group: Group) -> None:

@@ -25,7 +25,7 @@ from argosy.control.step import step
 from argosy.errors import ArgosyError, Broken, Conflict, NotFound
 from argosy.infra.api import Infra, Watches
 from argosy.model.action import Decision, Event, Limits, Reason, Release
-from argosy.model.group import Group, Lease, LeaseState
+from argosy.model.group import Group, Lease, LeaseState, Outcome, Phase, Placing, Stage
 from argosy.model.ids import GroupId, InfraName, LeaseId, group_lease, group_of
 from argosy.model.observed import Look
 from argosy.store.store import Store
@@ -259,6 +259,32 @@ class Controller:
         entry.reasons = (Reason("broken", "", error.text, now, error.hints[0]),)
         entry.tell_changed()
 
+    async def end_broken(self, entry: Entry) -> None:
+        """End a group that a failed check has stopped: FAILED, and all it holds is released."""
+        now, before = self.clock.now(), entry.group
+        text = "a check failed, and it was ended by hand"
+        nodes = tuple(
+            replace(node, settled=node.settled or Outcome.STOPPED, lease=None)
+            for node in before.nodes
+        )
+        lost: dict[str, Any] = {
+            "stage": Stage.ENDED,
+            "outcome": Outcome.LOST,
+            "cause": "broken",
+            "ended_at": now,
+        }
+        attempts = tuple(replace(one, **lost) if one.live else one for one in before.attempts)
+        ended = replace(
+            before, phase=Phase.FAILED, cause="broken", text=text, nodes=nodes, attempts=attempts, ended_at=now,
+            placing=Placing(), intents=(),
+        )  # fmt: skip
+        event = Event(now, "group-ended", "", f"FAILED: {text}")
+        decision = Decision(ended, (), (event,), (), now)
+        entry.group = await self.store.save(before, decision)
+        entry.broken = False
+        entry.tell_changed()
+        self.news(entry)
+
     def _store_failed(self, entry: Entry, error: ArgosyError, now: float) -> None:
         """Nothing was saved, so nothing is done; what runs goes on."""
         log.error("save-failed", extra={"group": entry.group.id, "why": error.text})
@@ -294,8 +320,15 @@ class Controller:
                 self.news(entry)
 
     def _ours(self, look: Look) -> Look:
-        """Without what this store never issued: `infra clean` shows that, nothing releases it."""
-        mine = tuple(one for one in look.leases if self._is_issued(one.lease))
+        """Without what this store never issued, of groups that are not its own: nobody touches it.
+
+        What bears the mark of a group that lives here is for `decide` to tell apart.
+        """
+        mine = tuple(
+            one
+            for one in look.leases
+            if group_of(one.lease) in self.entries or self._is_issued(one.lease)
+        )
         return look if len(mine) == len(look.leases) else replace(look, leases=mine)
 
     def _is_issued(self, lease: LeaseId) -> bool:

@@ -89,7 +89,8 @@ def _releases(draft: Draft) -> list[Action]:
                 actions[infra, seen.lease] = Release(infra, seen.lease)
             else:
                 text = f"{seen.host or infra} has something that this store does not know"
-                draft.wait("stranger", "", text, hint="`argosy infra clean` shows and removes it")
+                hint = "the store is older than it (a restored backup): end it by hand"
+                draft.wait("stranger", "", text, hint=hint)
         shown = any(one.lease == zero for one in look.leases)
         if shown and not wanted and not others and not look.blind_all and not look.blind:
             actions[infra, zero] = Release(infra, zero)

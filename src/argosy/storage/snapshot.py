@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -60,6 +60,14 @@ def take(home: Path, group: GroupId, paths: Iterable[str]) -> dict[str, str]:
 def drop(home: Path, group: GroupId) -> None:
     """Remove a group's snapshots; silent when there are none."""
     _remove(home / "snapshots" / group)
+
+
+def drop_unknown(home: Path, known: Callable[[GroupId], bool]) -> None:
+    """Remove what a launch left that was cut off before its group was kept."""
+    folder = home / "snapshots"
+    for path in sorted(folder.iterdir()) if folder.exists() else ():
+        if not known(GroupId(path.name)):
+            _remove(path)
 
 
 def _translate(path: str, error: OSError) -> NoReturn:
