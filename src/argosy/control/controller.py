@@ -268,6 +268,8 @@ class Controller:
             for node in before.nodes
         )
         lost: dict[str, Any] = {
+            "stage": Stage.ENDED, "outcome": Outcome.LOST, "cause": "broken", "ended_at": now
+        }  # fmt: skip
             "stage": Stage.ENDED,
             "outcome": Outcome.LOST,
             "cause": "broken",
