@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.agent.rig import SOURCE, Agent, eventually, marked
 from tests.pythons import oldest_python
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.rig import DEADLINE, SOURCE, eventually, exists
 
 from argosy.agent.loop import Loop
 from argosy.agent.processes import folder as folders
 from argosy.agent.processes import tree
 from argosy.agent.processes.execution import Execution, Launcher, Phase
 from argosy.agent.processes.folder import Request
+from tests.agent.rig import DEADLINE, SOURCE, eventually, exists
 
 CODE = (
     "import sys; sys.path.append(sys.argv[1]); sys.dont_write_bytecode = True;"

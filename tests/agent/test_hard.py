@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 from tests.pythons import pythons
 

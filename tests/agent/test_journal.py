@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.agent.rig import SOURCE
-from tests.pythons import oldest_python
 
 from argosy.agent.journal import COMPACT_BYTES, Journal
+from tests.agent.rig import SOURCE
+from tests.pythons import oldest_python
 
 PUTS = st.lists(
     st.tuples(

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.typed import ARGOSY, TIMEOUT, argosy
-from tests.sdk.answering import Answering, Refused, Stream, answering
 
 from argosy.errors import Conflict, InputError, InputErrors, NotFound
 from argosy.views.shapes import (
@@ -29,6 +27,8 @@ from argosy.views.shapes import (
     ReasonView,
     TaskView,
 )
+from tests.cli.typed import ARGOSY, TIMEOUT, argosy
+from tests.sdk.answering import Answering, Refused, Stream, answering
 
 FILE = "name: demo\nrun: echo hi\n"
 

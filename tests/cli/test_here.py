@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from tests.cli.typed import ARGOSY, argosy
-from tests.sdk.answering import Answering, answering
 
 from argosy.cli.main import SECTIONS, refuse_platform, run
 from argosy.errors import InputError
 from argosy.views.shapes import GroupRow, NodeView, Overview, TaskView
+from tests.cli.typed import ARGOSY, argosy
+from tests.sdk.answering import Answering, answering
 
 FILE = "name: demo\nrun: echo hi\n"
 

@@ -16,13 +16,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.cli.typed import ARGOSY, TIMEOUT, argosy
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, unix_serve
 
 from argosy.errors import Conflict
 from argosy.views.shapes import NodeView, Overview, TaskView
+from tests.cli.typed import ARGOSY, TIMEOUT, argosy
 
 Play = Callable[[ServerConnection], None]
 

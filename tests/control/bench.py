@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.control.agents import Agent
-
 from argosy.clock import Clock
 from argosy.control.controller import Controller
 from argosy.control.entry import Entry
@@ -24,6 +22,7 @@ from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
 from argosy.model.spec import GroupSpec
 from argosy.store.store import Store
+from tests.control.agents import Agent
 
 PATIENCE = 20.0  # seconds until a condition must hold
 QUICK = Limits(suspect_after=1.0, release_margin=1.0)

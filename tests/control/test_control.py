@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.control.bench import QUICK, Bench, until
 
 from argosy.control import control as module
 from argosy.control.control import Control
@@ -21,6 +20,7 @@ from argosy.model.needs import Need
 from argosy.model.spec import GroupSpec, Workdir
 from argosy.store.store import Store
 from argosy.testing.builders import a_spec, a_task, newest
+from tests.control.bench import QUICK, Bench, until
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.control.bench import Bench, World, until, world
 
 from argosy.errors import CapacityError, InfraError
 from argosy.model.action import Event
@@ -16,6 +15,7 @@ from argosy.model.ids import LeaseId, Serial, group_lease, lease_id
 from argosy.model.observed import SeenLease, SeenState
 from argosy.model.spec import Restart, Scope
 from argosy.testing.builders import a_spec, a_task, newest, the_node
+from tests.control.bench import Bench, World, until, world
 
 pytestmark = pytest.mark.anyio
 

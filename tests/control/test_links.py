@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.agents import Agent
-from tests.control.bench import Bench, Skewed, until
 
 from argosy.clock import Clock
 from argosy.control import links
 from argosy.control.links import AgentLink
 from argosy.model.ids import LeaseId, Serial
+from tests.control.agents import Agent
+from tests.control.bench import Bench, Skewed, until
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decide.deciding import LATER, actions, codes, decided, running, said
 
 from argosy.model.action import Acquire
 from argosy.model.group import LeaseState, Outcome, Phase, Stage
@@ -27,6 +26,7 @@ from argosy.testing.builders import (
     the_node,
     well,
 )
+from tests.decide.deciding import LATER, actions, codes, decided, running, said
 
 ASKED = {"state": LeaseState.ASKED, "held_at": 0.0, "host": ""}
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.decide.deciding import running
 
 from argosy.decide.checks import check
 from argosy.model.group import Attempt, Group, LeaseState, Node, Outcome, Phase, Stage
 from argosy.model.ids import Serial
 from argosy.testing.builders import a_task
+from tests.decide.deciding import running
 
 GROUP = running(a_task("trainer", 2))
 OVER = {"stage": Stage.ENDED, "goal": Stage.ENDED, "outcome": Outcome.FAILED, "ended_at": 5.0}

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decide.deciding import LATER, actions, decided, running
 
 from argosy.decide.checks import check
 from argosy.decide.decide import decide
@@ -30,6 +29,7 @@ from argosy.testing.builders import (
     seen_lease,
     well,
 )
+from tests.decide.deciding import LATER, actions, decided, running
 
 NEVER = float("inf")
 NODES = ("trainer-0", "trainer-1", "web-0")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.decide.deciding import codes, decided, running, said
 
 from argosy.model.group import Group, Outcome, Phase, Stage
 from argosy.model.spec import Condition, EndsWith, Probe, Ready, Restart, TaskSpec
 from argosy.testing.builders import NOW, a_task, newest, the_node, well
+from tests.decide.deciding import codes, decided, running, said
 
 PROBED = Ready(Probe.HTTP, port=8000)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decide.deciding import codes, decided, running, said
 
 from argosy.model.group import Group, Outcome, Phase, Stage, Verb
 from argosy.model.spec import Execution, Restart, Scope
@@ -24,6 +23,7 @@ from argosy.testing.builders import (
     the_node,
     well,
 )
+from tests.decide.deciding import codes, decided, running, said
 
 AGAIN = Restart(on_failure=True, max=3)
 

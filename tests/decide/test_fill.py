@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.decide.deciding import LATER, codes, decided, running, said
-
 from argosy.decide.fill import ATTEMPTS_KEPT
 from argosy.model.group import Group, LeaseState, Outcome, Stage
 from argosy.model.ids import Serial
@@ -24,6 +22,7 @@ from argosy.testing.builders import (
     the_node,
     well,
 )
+from tests.decide.deciding import LATER, codes, decided, running, said
 
 
 def housed(**changes: object) -> Group:

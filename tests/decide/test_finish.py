@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.decide.deciding import actions, codes, decided, running, said
 
 from argosy.model.action import Release
 from argosy.model.group import Group, LeaseState, Outcome, Phase, Stage, Verb
@@ -23,6 +22,7 @@ from argosy.testing.builders import (
     the_node,
     well,
 )
+from tests.decide.deciding import actions, codes, decided, running, said
 
 
 def settled(group: Group) -> dict[str, Outcome | None]:

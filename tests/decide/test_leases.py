@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.decide.deciding import LATER, actions, codes, decided, running, said
 
 from argosy.model.action import Acquire, Release, Replan
 from argosy.model.group import Group, LeaseState, Outcome, Phase, Stage, Verb
@@ -26,6 +25,7 @@ from argosy.testing.builders import (
     the_node,
     well,
 )
+from tests.decide.deciding import LATER, actions, codes, decided, running, said
 
 
 def released(decision: object) -> list[LeaseId]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decide.deciding import actions, decided, running
 
 from argosy.model.action import Assign
 from argosy.model.group import LeaseState, Outcome, Stage, Verb
@@ -22,6 +21,7 @@ from argosy.testing.builders import (
     the_node,
     well,
 )
+from tests.decide.deciding import actions, decided, running
 
 AGAIN = Restart(on_failure=True, backoff_first=0.0, scope=Scope.NODE)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decide.deciding import LATER, actions, codes, decided, running, said
 
 from argosy.model.action import Acquire, Assign, Release, Replan
 from argosy.model.group import Group, LeaseState, Outcome, Placing, Stage
@@ -31,6 +30,7 @@ from argosy.testing.builders import (
     waiting,
     well,
 )
+from tests.decide.deciding import LATER, actions, codes, decided, running, said
 
 NEVER = float("inf")
 TWO = (a_task("trainer", 2),)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decide.deciding import running
 
 from argosy.decide import queue
 from argosy.model.group import Phase, Placing
@@ -14,6 +13,7 @@ from argosy.model.ids import GroupId, Serial
 from argosy.model.observed import Queue, Waiting
 from argosy.model.spec import Execution
 from argosy.testing.builders import LIMITS, NOW, a_group, a_spec, a_task
+from tests.decide.deciding import running
 
 LIMIT = LIMITS.pass_limit
 

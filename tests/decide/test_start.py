@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decide.deciding import codes, decided, running, said
 
 from argosy.model.group import Outcome, Phase, Stage
 from argosy.model.spec import Execution, Restart, Scope
 from argosy.testing.builders import LIMITS, NOW, a_group, a_spec, a_task, newest, the_node, well
+from tests.decide.deciding import codes, decided, running, said
 
 
 @given(st.lists(st.sampled_from([Stage.WAITING, Stage.PREPARING, Stage.READY]), min_size=1,

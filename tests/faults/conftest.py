@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from scripts import leftovers
 from tests.whole.home import Home
 

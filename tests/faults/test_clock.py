@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
+from argosy.clock import Clock
 from tests.faults.scene import (
     detach,
     ended,
@@ -28,8 +30,6 @@ from tests.faults.scene import (
     until,
 )
 from tests.whole.home import Home
-
-from argosy.clock import Clock
 
 DAY = 86_400.0
 SERVE = """

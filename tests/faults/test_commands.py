@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+
 from tests.faults.scene import (
     detach,
     ended,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.faults import scene
 from tests.faults.scene import refused, task, write
 from tests.whole.home import Home

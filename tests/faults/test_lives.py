@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from scripts import leftovers
 from tests.faults.scene import (
     agent_pids,
     ended,
@@ -28,8 +30,6 @@ from tests.faults.scene import (
     with_word,
 )
 from tests.whole.home import Home
-
-from scripts import leftovers
 
 pytestmark = pytest.mark.whole
 SUSPENDED = [float(one) for one in os.environ.get("ARGOSY_SUSPENDED", "7").split()]  # seconds

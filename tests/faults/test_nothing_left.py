@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from scripts import leftovers
 from tests.faults.scene import (
     agent_pids,

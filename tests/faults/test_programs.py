@@ -6,6 +6,7 @@ import os
 import re
 
 import pytest
+
 from tests.faults.scene import (
     ended,
     events,

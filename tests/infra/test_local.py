@@ -10,7 +10,6 @@ import sys
 import time
 
 import pytest
-from tests.infra.local_bench import configure, local_bench
 
 from argosy.errors import CapacityError, InfraError, InputError, InputErrors, NotFound, Unreachable
 from argosy.infra.api import Breaks, Checks, HostRef, Watches
@@ -25,6 +24,7 @@ from argosy.model.plan import Placement
 from argosy.testing.infra_bench import held, let_go, request, seen
 from argosy.testing.infra_stories import InfraStories
 from argosy.testing.infra_suite import InfraSuite
+from tests.infra.local_bench import configure, local_bench
 
 ACQUIRE = """
 import asyncio, sys

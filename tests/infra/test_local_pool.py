@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.infra.local_bench import local_bench
-
 from argosy.testing.infra_stories import InfraStories
 from argosy.testing.infra_suite import InfraSuite
+from tests.infra.local_bench import local_bench
 
 
 class TestLocalPool(InfraSuite, InfraStories):

@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.infra.local_bench import wait_until
 
 from argosy.infra.local import processes
+from tests.infra.local_bench import wait_until
 
 SESSIONS = """
 import os, subprocess, sys, time

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.kill.bench import Bench, processes_of, until
 
 POINTS_PER_SEED = 5

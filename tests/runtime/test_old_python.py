@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.pythons import oldest_python
 
 from argosy import runtime
+from tests.pythons import oldest_python
 
 FOLDER = Path(runtime.__file__).parent
 MODULES = sorted(FOLDER.glob("*.py"))

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from tests.sdk.answering import Answering, Refused, Stream, answering
 
 from argosy.errors import Broken, Conflict, InputErrors, NotFound, Place, Unreachable
 from argosy.errors import InputError as OneError
 from argosy.sdk import follow, wire
 from argosy.sdk.client import Client, LogQuery
 from argosy.views.shapes import NodeView, Overview, ReasonView, TaskView
+from tests.sdk.answering import Answering, Refused, Stream, answering
 
 
 @pytest.fixture

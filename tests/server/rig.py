@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.server.scripted import ScriptedInfra
-
 from argosy.control.control import Control
 from argosy.sdk import wire
 from argosy.sdk.channels import Channel
@@ -23,6 +21,7 @@ from argosy.server.context import Context
 from argosy.server.home import Home
 from argosy.server.web import Web
 from argosy.store.store import Store
+from tests.server.scripted import ScriptedInfra
 
 DEADLINE_S = 30.0
 FILE = """\

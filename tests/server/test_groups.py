@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.server.rig import FILE, a_server
 
 from argosy.errors import Conflict, InputError, InputErrors, NotFound
+from tests.server.rig import FILE, a_server
 
 pytestmark = pytest.mark.anyio
 

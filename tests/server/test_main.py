@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.small_disk import on_a_tmpfs
 
 from argosy.errors import Unreachable
 from argosy.sdk.client import Client
 from argosy.sdk.wire import NoServer
+from tests.store.small_disk import on_a_tmpfs
 
 DEADLINE_S = 60.0
 

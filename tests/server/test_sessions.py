@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.server.rig import a_server
 
 from argosy.errors import Conflict, InputError, NotFound, Unreachable
 from argosy.sdk.channels import packed, unpacked
+from tests.server.rig import a_server
 
 pytestmark = pytest.mark.anyio
 

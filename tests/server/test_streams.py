@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.rig import Rig, a_server
 
 from argosy.errors import InputError
 from argosy.sdk import wire
+from tests.server.rig import Rig, a_server
 
 pytestmark = pytest.mark.anyio
 

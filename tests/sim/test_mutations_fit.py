@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.run_mutations import copy_package, mutate
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.run_mutations import copy_package, trial
 

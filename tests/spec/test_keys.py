@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.spec.reading import errors, group, read, task
 
 from argosy.model.needs import Accelerator, Need
 from argosy.model.spec import (
@@ -20,6 +19,7 @@ from argosy.model.spec import (
     Workdir,
 )
 from argosy.spec.keys import model
+from tests.spec.reading import errors, group, read, task
 
 PAIR = "---\nname: a\nrun: x\n---\nname: b\nrun: x\n"
 

@@ -6,10 +6,9 @@ import subprocess
 import sys
 import time
 
-from tests.spec.reading import errors, group
-
 from argosy.spec.keys.model import MAX_NODES, MAX_TASKS
 from argosy.spec.source.file import MAX_DEPTH, MAX_FILE_BYTES, MAX_LINE_BYTES
+from tests.spec.reading import errors, group
 
 PARALLEL = "name: g\nexecution: parallel\n"
 

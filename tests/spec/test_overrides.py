@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.spec.reading import errors, group, said, task
 
 from argosy.errors import InputError, InputErrors
 from argosy.model.needs import Accelerator
 from argosy.spec import interpret_env_file, interpret_pairs
+from tests.spec.reading import errors, group, said, task
 
 GROUP = """\
 name: g

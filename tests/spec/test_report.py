@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.spec.reading import read
 
 from argosy.errors import CapacityError, InputErrors, Place
 from argosy.spec import Warning_, render
+from tests.spec.reading import read
 
 BAD = """\
 name: rl

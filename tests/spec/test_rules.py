@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.spec.reading import errors, group, read, said, task, warned
 
 from argosy.model.needs import Accelerator
+from tests.spec.reading import errors, group, read, said, task, warned
 
 G = "execution: parallel\n---\nname: a\nrun: x\n"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.spec.reading import TRAPS
-from tests.spec.test_traps import RIGHT
 
 from argosy.spec import schema
 from argosy.spec.keys import model
+from tests.spec.reading import TRAPS
+from tests.spec.test_traps import RIGHT
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = schema()

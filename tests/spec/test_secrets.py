@@ -6,10 +6,10 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.spec.reading import errors, read
 
 from argosy.errors import InputErrors
 from argosy.spec import Overrides, render
+from tests.spec.reading import errors, read
 
 WRONG = [
     "secrets:\n  A: [hunter2]\n",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from tests.spec.reading import TRAPS, errors, said, trap, warned
 
 from argosy.model.needs import Accelerator
 from argosy.model.spec import (
@@ -17,6 +16,7 @@ from argosy.model.spec import (
     Scope,
     Workdir,
 )
+from tests.spec.reading import TRAPS, errors, said, trap, warned
 
 # File, errors as `line:column code`, and a piece of the hint of the first.
 WRONG = {

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.small_disk import on_a_tmpfs
 
 from argosy.errors import AccessError, ArgosyError, Broken, InfraError
 from argosy.model.ids import Serial, group_id
 from argosy.store import Store
 from argosy.store.store import Store as StoreClass
 from argosy.testing.builders import a_group, a_spec
+from tests.store.small_disk import on_a_tmpfs
 
 pytestmark = pytest.mark.anyio
 FULL_DISK = Path(__file__).parent / "full_disk.py"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.whole.home import Home
 
 pytestmark = pytest.mark.whole

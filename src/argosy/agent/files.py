@@ -1,17 +1,20 @@
 """Puts the code and the files of a task in place on the host: a copy of `workdir`, and its file
-mounts.
+mounts; and takes folders away.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from typing import Any, Dict, List, Optional, Pattern, Tuple
+import sys
+import uuid
+from typing import Any, Dict, List
 
-IGNORE_FILES = (".skyignore", ".gitignore")
-Rule = Tuple[Pattern[str], bool, bool]
-"""(what it matches, keeps instead of ignores, folders only)"""
+from .child import Child
+from .loop import Loop
+
+TRASH = "trash"
+"""The folder, in the agent's, of what is just being removed."""
 
 
 class FilesError(Exception):
@@ -79,81 +82,42 @@ def _download(source: str, target: str) -> None:
 
 
 def copy_folder(source: str, target: str) -> None:
-    """Copy what is in a folder, without what its ignore file names. Links stay links. Raises
-    OSError.
+    """Copy all that is in a folder: what is ignored, the snapshot has left out. Links stay links.
+    Raises OSError.
     """
     if not os.path.isdir(source):
         raise FilesError("%s: no such folder on this host" % source)
-    rules = rules_of(source)
-
-    def ignored(folder: str, names: List[str]) -> List[str]:
-        below = os.path.relpath(folder, source)
-        prefix = "" if below == "." else below + "/"
-        return [
-            name for name in names
-            if ignores(rules, prefix + name, os.path.isdir(os.path.join(folder, name)))
-        ]  # fmt: skip
-
-    shutil.copytree(source, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
-def rules_of(folder: str) -> List[Rule]:
-    """The rules of its `.skyignore`, else of its `.gitignore`; the git folder itself is never
-    copied.
-    """
-    for name in IGNORE_FILES:
-        try:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                rules = [_rule(line.rstrip("\r\n")) for line in file]
-        except OSError:
-            continue
-        found = [rule for rule in rules if rule is not None]
-        return found + ([(re.compile(r"\.git"), False, True)] if name == ".gitignore" else [])
-    return []
+def discard(loop: Loop, home: str, path: str) -> None:
+    """Take a folder away at once; what is in it is removed beside the loop. Fine if it is gone."""
+    trash = os.path.join(home, TRASH)
+    away = os.path.join(trash, uuid.uuid4().hex)
+    try:
+        os.makedirs(trash, mode=0o700, exist_ok=True)
+        os.rename(path, away)
+    except FileNotFoundError:
+        return
+    except OSError:  # it lies on another file system
+        away = path
+    _remove(loop, [away])
 
 
-def _rule(line: str) -> Optional[Rule]:
-    """One line of an ignore file, in the syntax of gitignore."""
-    text = line.rstrip(" ")
-    if not text or text.startswith("#"):
-        return None
-    keeps = text.startswith("!")
-    text = text[1:] if keeps or text.startswith("\\") else text
-    only_folders = text.endswith("/")
-    text = text.rstrip("/")
-    anchored = "/" in text
-    pattern = _translate(text.lstrip("/"))
-    return re.compile(pattern if anchored else "(?:.*/)?" + pattern), keeps, only_folders
+def empty_trash(loop: Loop, home: str) -> None:
+    """Remove what an earlier life of the agent has taken away and not removed."""
+    trash = os.path.join(home, TRASH)
+    left = os.listdir(trash) if os.path.isdir(trash) else []
+    if left:
+        _remove(loop, [os.path.join(trash, name) for name in left])
 
 
-def _translate(glob: str) -> str:
-    """A gitignore glob as a regular expression: `*` and `?` stop at a slash, `**` does not."""
-    out, place = "", 0
-    while place < len(glob):
-        rest = glob[place:]
-        if rest.startswith("**/"):
-            out, place = out + "(?:.*/)?", place + 3
-        elif rest.startswith("**"):
-            out, place = out + ".*", place + 2
-        elif rest[0] == "*":
-            out, place = out + "[^/]*", place + 1
-        elif rest[0] == "?":
-            out, place = out + "[^/]", place + 1
-        elif rest[0] == "[" and "]" in rest[2:]:
-            end = rest.index("]", 2)
-            inner = rest[1:end].replace("\\", "\\\\")
-            out += "[" + ("^" + inner[1:] if inner[0] in "!^" else inner) + "]"
-            place += end + 1
-        else:
-            out, place = out + re.escape(rest[0]), place + 1
-    return out
+def _remove(loop: Loop, paths: List[str]) -> None:
+    def work() -> None:
+        for path in paths:
+            shutil.rmtree(path, ignore_errors=True)
 
-
-def ignores(rules: List[Rule], path: str, folder: bool) -> bool:
-    """Whether the rules leave out a path (relative, with slashes); the last rule that matches
-    decides.
-    """
-    for pattern, keeps, only_folders in reversed(rules):
-        if (folder or not only_folders) and pattern.fullmatch(path):
-            return not keeps
-    return False
+    try:
+        Child(loop, work, lambda _, error: None)
+    except OSError as error:  # the next life of the agent does it
+        sys.stderr.write("cannot remove %s: %s\n" % (paths[0], error))

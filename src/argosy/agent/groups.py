@@ -203,11 +203,10 @@ class Group:
         users = os.path.join(self.folder, "users")
         try:
             os.unlink(os.path.join(users, safe_name(self._home)))
-            left = [name for name in os.listdir(users) if in_use(os.path.join(users, name))]
         except OSError:
-            left = []
+            pass
         found = self.network or network.load(os.path.join(self.folder, "net"))
-        if found is None or left:
+        if found is None or not unused(users):
             return
         mode = isolated if found.mode == "isolated" else host
         record, folder = found.record(), self.folder
@@ -220,7 +219,8 @@ class Group:
 
         ENDING.add(folder)
         try:
-            Child(self._loop, lambda: mode.destroy(record), ended)
+            # Another agent may come meanwhile: it says so before it waits for the network's lock.
+            Child(self._loop, lambda: mode.destroy(record, lambda: unused(users)), ended)
         except OSError as error:
             ENDING.discard(folder)
             sys.stderr.write("network of %s: %s\n" % (self.facts["id"], error))
@@ -228,6 +228,14 @@ class Group:
     def remove(self) -> None:
         """Remove the shared folder too (after `forget`)."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def unused(users: str) -> bool:
+    """Whether no agent uses a group any more, by its folder `users`."""
+    try:
+        return not any(in_use(os.path.join(users, name)) for name in os.listdir(users))
+    except OSError:
+        return True
 
 
 def in_use(path: str) -> bool:

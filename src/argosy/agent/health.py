@@ -8,11 +8,13 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .groups import Group
 from .guests import Guest
-from .logs.log import Log
+from .logs.log import CHUNK, Log
 from .place import Place
 from .probes import Answered, LogMatch, Watch, read_ready
 
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
+SEARCH_BYTES = 1 << 20
+"""How much of a log is searched at once."""
 Invite = Callable[[List[str], bool], Guest]
 
 
@@ -31,7 +33,7 @@ class Health:
         self._watch: Optional[Watch] = None
         self._match: Optional[LogMatch] = None
         self._offset = 0
-        self._over = False
+        self._over = self._searching = False
 
     def start(
         self, ready: Optional[Dict[str, Any]], invite: Invite, dismiss: Callable[[Guest], None]
@@ -56,13 +58,23 @@ class Health:
 
     def log_grew(self) -> None:
         """Search what is new in the log, if that is the probe."""
-        while self._match is not None and self._watch is not None and not self._watch.healthy:
+        if not self._searching:
+            self._search()
+
+    def _search(self) -> None:
+        """Search so much as the loop can wait for; the rest in its next rounds."""
+        self._searching = False
+        for _ in range(SEARCH_BYTES // CHUNK):
+            if self._match is None or self._watch is None or self._watch.healthy:
+                return
             start, data = self._log().read(self._offset)
             if not data:
                 return
             self._offset = start + len(data)
             if self._match.feed(data):
                 self._watch.matched()
+        self._searching = True
+        self._place.loop.soon(self._search)
 
     def _run(
         self,

@@ -8,11 +8,10 @@ again.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import facts
+from . import facts, files
 from .attempts import Attempt
 from .decide import Stage
 from .groups import Group
@@ -72,6 +71,7 @@ class Host:
             task = journal.get("task", name) or {}
             self._add(record, task, self._group(lease["group"])).adopt()
         self._leave_forgotten_groups()
+        files.empty_trash(self.place.loop, self.place.home)
         for attempt in list(self.attempts.values()):
             attempt.advance()
         for name in list(journal.of("lease")):
@@ -174,21 +174,24 @@ class Host:
         for name, record in list(self.place.journal.of("attempt").items()):
             if record["group"] == group and record.get("gone"):
                 self._remove(name, record)
-        if group not in self.groups and os.path.isdir(self._group_folder(group)):
-            shutil.rmtree(self._group_folder(group), ignore_errors=True)
+        if group not in self.groups:
+            self._discard(self._group_folder(group))
 
     def _group_folder(self, group: str) -> str:
         return os.path.join(self.place.shared, "groups", safe_name(group))
 
     def _remove(self, name: str, record: Message) -> None:
         journal = self.place.journal
-        shutil.rmtree(self._folder(name), ignore_errors=True)
+        self._discard(self._folder(name))
         work = record.get("work")
         users = [a.record.get("work") for a in self.attempts.values()]
         if work and work not in users:
-            shutil.rmtree(work, ignore_errors=True)
+            self._discard(work)
             journal.put("setup", os.path.basename(work), None)
         journal.put("attempt", name, None)
+
+    def _discard(self, path: str) -> None:
+        files.discard(self.place.loop, self.place.home, path)
 
     def _folder(self, attempt: str) -> str:
         return os.path.join(self.place.home, "attempts", safe_name(attempt))
@@ -280,6 +283,7 @@ class Host:
         group = self.groups.pop(name, None)
         self.place.drop_prober(name)
         self.place.journal.put("book", name, None)
+        self.place.journal.compact()  # the secrets of its tasks leave the disk
         if group is not None:
             group.leave(lambda: name in self.groups)
 

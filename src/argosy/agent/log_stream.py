@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Optional, Pattern
+from typing import Any, Dict, Optional, Pattern
 
 from .host import Host
 from .link import Message, Stream
-from .logs.log import CHUNK, Lines, Log
+from .logs.log import CHUNK, MATCH_LONGEST, Lines, Log
 from .sessions import encoded
 
 LINE_LONGEST = 4 << 20
@@ -19,6 +19,7 @@ class Logs:
     def __init__(self, host: Host, stream: Stream, message: Message) -> None:
         self._stream, self._tailer = stream, host.place.tailer
         self._done = True  # until all below is in place
+        numbers = _numbers(message)  # before anything is opened
         try:
             self._path, attempt = host.log_of(str(message["attempt"]))
             self._pattern = _pattern(message.get("grep"))
@@ -37,12 +38,12 @@ class Logs:
         self._own = attempt is None
         self._lines = Lines(LINE_LONGEST)
         self._line_offset = 0
-        self._left = message.get("max_bytes")
+        self._left = numbers["max_bytes"]
         if not self._tailer.refresh(self._path):
             self._log.poll()
-        self._next = self._first_offset(message)
-        until = message.get("until")
-        self._stop = self._log.offset_until(float(until)) if until is not None else None
+        self._next = self._first_offset(numbers)
+        until = numbers["until"]
+        self._stop = self._log.offset_until(until) if until is not None else None
         self._follow = bool(message.get("follow")) and until is None
         if self._follow:
             self._follow = self._tailer.follow(self._path, self._more)
@@ -52,16 +53,14 @@ class Logs:
         self._done = False
         self._more()
 
-    def _first_offset(self, message: Message) -> int:
-        log = self._log
-        if message.get("offset") is not None:
-            start = int(message["offset"])
-        elif message.get("since") is not None:
-            start = log.offset_since(float(message["since"]))
-        else:
-            start = 0
-        if message.get("tail") is not None and self._pattern is None:
-            start = max(start, log.offset_of_tail(int(message["tail"])))
+    def _first_offset(self, numbers: Dict[str, Any]) -> int:
+        log, start = self._log, 0
+        if numbers["offset"] is not None:
+            start = numbers["offset"]
+        elif numbers["since"] is not None:
+            start = log.offset_since(numbers["since"])
+        if numbers["tail"] is not None and self._pattern is None:
+            start = max(start, log.offset_of_tail(numbers["tail"]))
         return start
 
     def _more(self) -> None:
@@ -87,7 +86,7 @@ class Logs:
             self._send(start, data)
             return
         for line in self._lines.feed(data):
-            if self._pattern.search(line):
+            if self._pattern.search(line, 0, MATCH_LONGEST):
                 self._send(self._line_offset, line)
             self._line_offset += len(line)
 
@@ -107,7 +106,7 @@ class Logs:
             return
         if self._pattern is not None:
             line = self._lines.rest()
-            if line and self._pattern.search(line):
+            if line and self._pattern.search(line, 0, MATCH_LONGEST):
                 self._send(self._line_offset, line)
         self._finish()
 
@@ -129,3 +128,12 @@ class Logs:
 
 def _pattern(text: Optional[str]) -> Optional[Pattern[bytes]]:
     return re.compile(text.encode("utf-8")) if text else None
+
+
+def _numbers(message: Message) -> Dict[str, Any]:
+    """The numbers of the message, None where there is none. Raises ValueError, TypeError."""
+    kinds = {"offset": int, "tail": int, "since": float, "until": float, "max_bytes": int}
+    given = {name: message.get(name) for name in kinds}
+    return {
+        name: None if value is None else kinds[name](value) for name, value in given.items()
+    }

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from .logs.log import Lines
+from .logs.log import MATCH_LONGEST, Lines
 from .loop import Loop, Timer
 from .net import network, probe
 
@@ -166,4 +166,5 @@ class LogMatch:
 
     def feed(self, data: bytes) -> bool:
         """Whether a line that is complete now matches."""
-        return any(self._pattern.search(line) for line in self._lines.feed(data))
+        lines = self._lines.feed(data)
+        return any(self._pattern.search(line, 0, MATCH_LONGEST) for line in lines)

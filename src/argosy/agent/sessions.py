@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import socket
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from .attempts import Attempt
 from .child import Child
@@ -17,6 +17,9 @@ from .net import forward, network
 DRAIN_READS = 20
 """A pipe holds less than so many chunks; what comes later is not the command's own."""
 
+TERMINAL_MOST = 1000
+"""Rows and columns of a terminal at the most."""
+
 
 def encoded(data: bytes) -> str:
     """Bytes as they travel in a message."""
@@ -25,6 +28,11 @@ def encoded(data: bytes) -> str:
 
 def _decoded(text: str) -> bytes:
     return base64.b64decode(text.encode("ascii"))
+
+
+def _size(rows: Any, cols: Any) -> Tuple[int, int]:
+    """A terminal's size, within bounds. Raises ValueError, TypeError."""
+    return max(1, min(TERMINAL_MOST, int(rows))), max(1, min(TERMINAL_MOST, int(cols)))
 
 
 def attempt_of(host: Host, stream: Stream, message: Message) -> Optional[Attempt]:
@@ -51,6 +59,7 @@ class Exec:
         self._input_over = False
         self._tty = bool(message.get("tty"))
         try:
+            size = _size(message.get("rows") or 24, message.get("cols") or 80)
             argv = [str(part) for part in message["argv"]]
             self._guest = attempt.invite(argv, self._tty, message.get("env"))
         except LookupError as error:
@@ -60,7 +69,7 @@ class Exec:
             stream.fail("InfraError", "agent/cannot-exec", "cannot start a command: %s" % error)
             return
         if self._tty:
-            self._guest.resize(int(message.get("rows") or 24), int(message.get("cols") or 80))
+            self._guest.resize(*size)
         if not message.get("stdin", True) and not self._tty:
             self._guest.close_input()
         self._open = {self._guest.out: "stdout", self._guest.err: "stderr"}
@@ -104,7 +113,7 @@ class Exec:
             self._input_over = True
             self._write()
         elif "resize" in message and self._tty:
-            self._guest.resize(int(message["resize"][0]), int(message["resize"][1]))
+            self._guest.resize(*_size(*message["resize"]))
         elif "signal" in message:
             self._guest.signal(int(message["signal"]))
 

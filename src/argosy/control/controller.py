@@ -268,8 +268,6 @@ class Controller:
             for node in before.nodes
         )
         lost: dict[str, Any] = {
-            "stage": Stage.ENDED, "outcome": Outcome.LOST, "cause": "broken", "ended_at": now
-        }  # fmt: skip
             "stage": Stage.ENDED,
             "outcome": Outcome.LOST,
             "cause": "broken",
@@ -277,9 +275,16 @@ class Controller:
         }
         attempts = tuple(replace(one, **lost) if one.live else one for one in before.attempts)
         ended = replace(
-            before, phase=Phase.FAILED, cause="broken", text=text, nodes=nodes, attempts=attempts, ended_at=now,
-            placing=Placing(), intents=(),
-        )  # fmt: skip
+            before,
+            phase=Phase.FAILED,
+            cause="broken",
+            text=text,
+            nodes=nodes,
+            attempts=attempts,
+            ended_at=now,
+            placing=Placing(),
+            intents=(),
+        )
         event = Event(now, "group-ended", "", f"FAILED: {text}")
         decision = Decision(ended, (), (event,), (), now)
         entry.group = await self.store.save(before, decision)

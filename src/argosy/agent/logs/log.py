@@ -16,6 +16,8 @@ from typing import Callable, List, Optional, Tuple
 from .. import libc
 
 CHUNK = 65536
+MATCH_LONGEST = 65536
+"""Regular expressions see so many bytes of a line: they run in the agent's loop."""
 HOLE_UNIT = 65536
 INDEX_EVERY_S, INDEX_EVERY_BYTES = 1.0, 1 << 20
 _TAIL = 64

@@ -113,10 +113,14 @@ def enter_attempt(
     }
 
 
-def destroy(record: Mapping[str, Any]) -> None:
-    """End the proxy and remove the directory; fine if all is gone. Attempts are not known here."""
+def destroy(record: Mapping[str, Any], unused: Callable[[], bool] = lambda: True) -> None:
+    """End the proxy and remove the directory; fine if all is gone. Attempts are not known here.
+
+    Nothing is done unless it is `unused`, which is asked while nobody else can change the network.
+    """
     network = from_record(record)
-    supervisor.stop(network)
     if os.path.isdir(network.directory):
         with locked(network.directory):
-            shutil.rmtree(network.directory, ignore_errors=True)
+            if unused():
+                supervisor.stop(network)
+                shutil.rmtree(network.directory, ignore_errors=True)

@@ -270,14 +270,24 @@ def enter_attempt(
     }
 
 
-def destroy(record: Mapping[str, Any]) -> None:
-    """End all that runs in the network, free it, and remove its directory; fine if all is gone."""
+def destroy(record: Mapping[str, Any], unused: Callable[[], bool] = lambda: True) -> None:
+    """End all that runs in the network, free it, and remove its directory; fine if all is gone.
+
+    Nothing is done unless it is `unused`, which is asked while nobody else can change the network.
+    """
     network = from_record(record)
-    if network.holder is not None:
-        holders.kill(network.holder)
-    if os.path.isdir(network.directory):
-        with locked(network.directory):
+    if not os.path.isdir(os.path.dirname(network.directory)):  # no place for a lock
+        _end(network)
+        return
+    with locked(network.directory):
+        if unused():
+            _end(network)
             os.close(holders.clear(network.directory, network.mark))
             shutil.rmtree(network.directory, ignore_errors=True)
+
+
+def _end(network: Network) -> None:
+    if network.holder is not None:
+        holders.kill(network.holder)
     for one in holders.find(network.mark):
         holders.kill(one)
