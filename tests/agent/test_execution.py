@@ -365,14 +365,23 @@ def test_a_launcher_that_cannot_fork_is_asked_again(bench: Bench) -> None:
         "from agent.processes import launcher\n"
         "resource.setrlimit(resource.RLIMIT_NPROC, (6, 6))\n"
         "os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
+        "def fork():\n"
+        "    try: return os.fork()\n"
+        "    except OSError:\n"
+        "        with open(sys.argv[2], 'a') as file: file.write('!')\n"
+        "        raise\n"
+        "launcher._fork = fork\n"
         "launcher.run()"
     )
+    refusals = bench.folder / "refusals"
+    refusals.touch(0o666)
+    refusals.chmod(0o666)
     os.chmod(bench.folder, 0o777)
     sleepers = [
         subprocess.Popen(["/bin/sleep", "1000"], user=54321, group=54321, extra_groups=[])
         for _ in range(6)
     ]
-    argv = [sys.executable, "-I", "-S", "-c", code, str(SOURCE.parent)]
+    argv = [sys.executable, "-I", "-S", "-c", code, str(SOURCE.parent), str(refusals)]
     launcher = Launcher(bench.loop, argv, f"launcher-{bench.word}")
     execution = Execution(bench.loop, launcher, str(bench.folder / "x"), bench.word)
     bench.made.append(execution)
@@ -381,7 +390,7 @@ def test_a_launcher_that_cannot_fork_is_asked_again(bench: Bench) -> None:
     for path in [Path(execution.folder), *Path(execution.folder).iterdir()]:
         os.chown(path, 54321, 54321)
     execution.start(request)
-    bench.until(lambda: launcher.refusals >= 2)
+    bench.until(lambda: refusals.stat().st_size >= 2)
     assert not folders.claimed(execution.folder)
     for sleeper in sleepers:
         sleeper.kill()

@@ -1,4 +1,4 @@
-"""Working directories, mounts, ignore files, GPU reservations, environment: what lies before a
+"""Working directories, mounts, GPU reservations, environment: what lies before a
 start.
 """
 
@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -48,26 +50,27 @@ def test_workdir_is_copied_with_links_as_links(source: Path, tmp_path: Path) -> 
     assert (work / "main.py").read_text() == "changed"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "left_out"),
-    [
-        (".skyignore", "*.bin\n!keep.bin\n", {"data/big.bin"}),
-        (".skyignore", "# nothing\n\n/out/\n", {"out/a/b.log"}),
-        (".gitignore", "out/**/*.log\n", {"out/a/b.log", ".git/HEAD"}),
-        (
-            ".gitignore",
-            "data/\nma?n.py\n",
-            {"data/big.bin", "data/keep.bin", "main.py", ".git/HEAD"},
-        ),
-        (".gitignore", "/big.bin\n[m-n]otes.txt\n", {"notes.txt", ".git/HEAD"}),
-    ],
-)
-def test_ignore_files(
-    source: Path, tmp_path: Path, name: str, text: str, left_out: set[str]
+def test_what_a_snapshot_holds_is_copied_whatever_ignore_files_say(
+    source: Path, tmp_path: Path
 ) -> None:
-    (source / name).write_text(text)
+    (source / ".gitignore").write_text("*.log\n")
+    (source / "out" / ".gitignore").write_text("!b.log\n")
     files.put(str(tmp_path / "work"), str(source), [], str(tmp_path))
-    assert tree(source) - tree(tmp_path / "work") == left_out
+    assert tree(tmp_path / "work") == tree(source)
+
+
+def test_what_is_discarded_is_away_at_once_and_removed_beside_the_loop(
+    source: Path, tmp_path: Path
+) -> None:
+    loop, done = Loop(), threading.Event()
+    files.discard(loop, str(tmp_path), [str(source), str(tmp_path / "none")], done.set)
+    assert not source.exists()
+    deadline = time.monotonic() + 30
+    while not done.is_set():
+        assert time.monotonic() < deadline
+        loop.once(0.1)
+    assert list((tmp_path / "trash").iterdir()) == []
+    loop.close()
 
 
 def test_mounts_go_where_they_say(source: Path, tmp_path: Path) -> None:
@@ -125,9 +128,9 @@ def test_a_damaged_reservation_file_stops_nobody(tmp_path: Path) -> None:
         assert held.take([0, 1], "A", me) == ""
 
 
-@pytest.mark.parametrize("tty", [False, True])
+@pytest.mark.parametrize("size", [None, (24, 80)])
 def test_a_command_that_cannot_be_forked_leaves_no_descriptor(
-    tty: bool, monkeypatch: pytest.MonkeyPatch
+    size: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused() -> int:
         raise OSError(11, "no more processes")
@@ -136,7 +139,7 @@ def test_a_command_that_cannot_be_forked_leaves_no_descriptor(
     monkeypatch.setattr(os, "fork", refused)
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="no more processes"):
-        Guest(loop, Inside(1, {}, "/"), ["true"], tty)
+        Guest(loop, Inside(1, {}, "/"), ["true"], size)
     assert set(os.listdir("/proc/self/fd")) == before
     loop.close()
 

@@ -371,6 +371,18 @@ def test_release_while_the_network_is_being_built_leaves_nothing(agent: Agent) -
     assert agent.end("B")[0] == "succeeded"
 
 
+def test_secrets_leave_the_journal_with_their_group(agent: Agent) -> None:
+    journal = agent.home / "journal"
+    agent.run("A", "sleep 1000", secrets={"TOKEN": "s3cr3t-word"})
+    assert "s3cr3t-word" in journal.read_text()
+    agent.assign(("A", 50))
+    agent.end("A")
+    assert agent.control is not None
+    agent.control.send({"op": "release", "lease": "L1"})
+    agent.until(lambda: not agent.leases)
+    assert "s3cr3t-word" not in journal.read_text()
+
+
 def test_agent_killed_before_it_left_a_group_leaves_it_later(agent: Agent) -> None:
     agent.run("A", "sleep 1000", network="isolated")
     holder = agent.status()["groups"][agent.word]["holder"]["pid"]

@@ -63,6 +63,7 @@ def test_megabyte_line_is_found_whole(agent: Agent) -> None:
     agent.run("A", "echo start; head -c 1000000 /dev/zero | tr '\\0' x; echo; echo end")
     agent.end("A")
     assert agent.log("A", grep="xxx") == b"x" * 1_000_000 + b"\n"
+    assert agent.log("A", grep="^x{65536}$") == b"x" * 1_000_000 + b"\n"  # no more is looked at
 
 
 def test_truncated_and_capped_logs_are_events(agent: Agent, folder: Path) -> None:
@@ -110,6 +111,16 @@ def test_exec_passes_input_signals_and_their_ends(agent: Agent) -> None:
     wire.send({"signal": signal.SIGTERM})
     assert wire.rest()[-1] == {"signal": signal.SIGTERM}
     wire.close()
+
+
+def test_a_terminal_of_any_size_is_brought_into_bounds(agent: Agent) -> None:
+    agent.run("A", "sleep 1000")
+    for rows, cols, size in ((70_000, 1 << 40, b"1000 1000"), (-5, 80, b"1 80")):
+        lines = agent.ask(
+            op="exec", attempt=agent.id("A"), argv=["stty", "size"], tty=True, rows=rows, cols=cols
+        )
+        assert data_of(lines, "stdout").split() == size.split()
+        assert lines[-1] == {"exit_code": 0}
 
 
 def test_exec_with_a_terminal(agent: Agent) -> None:
@@ -307,9 +318,28 @@ def test_probe_by_a_line_of_the_log(agent: Agent, folder: Path) -> None:
     agent.until(lambda: agent.attempts[agent.id("A")]["healthy"])
 
 
+def test_probe_of_a_long_log_goes_on_where_the_agent_was_killed(agent: Agent, folder: Path) -> None:
+    wait = f"while [ ! -e {folder}/go ]; do sleep 0.02; done"
+    run = f"{wait}; yes starting | head -n 400000; echo serving on 80; sleep 1000"
+    agent.run("A", run, ready={"log": "serving on [0-9]+"})
+    agent.kill()
+    (folder / "go").touch()
+    path = agent.home / "attempts" / agent.id("A") / "output"
+    eventually(lambda: path.stat().st_size > 3_600_000 and b"on 80" in path.read_bytes()[-99:])
+    agent.start()
+    agent.until(lambda: agent.attempts[agent.id("A")]["healthy"])
+
+
 def test_bad_messages_get_an_error_line(agent: Agent) -> None:
     assert agent.ask(op="dance")[0]["code"] == "agent/unknown-op"
     assert agent.ask(op="forget")[0]["code"] == "agent/bad-message"
+    agent.run("A", "true")
+    agent.end("A")
+    before = len(os.listdir(f"/proc/{agent.pid}/fd"))
+    for wrong in ({"tail": "x"}, {"since": "x"}, {"until": []}, {"tail": float("inf")}):
+        answer = agent.ask(op="logs", attempt=agent.id("A"), **wrong)
+        assert answer[0]["code"] == "agent/bad-message"
+    eventually(lambda: len(os.listdir(f"/proc/{agent.pid}/fd")) <= before, "no descriptor is lost")
     wire = Wire(agent.home, {"op": "status"})
     wire.close()
     raw = Wire(agent.home, {"op": "control", "protocol": 1, "server": "x", "life": 1})

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Set
 from . import decide, facts
 from .decide import Order, Seen, Situation, Stage, Step
 from .groups import Group
-from .guests import Guest, Inside
+from .guests import Guest, Inside, Size
 from .health import Health
 from .logs.log import Change, Log
 from .loop import Timer
@@ -384,14 +384,16 @@ class Attempt:
                 return Inside(pid, env, str(self.record["work"]), self.record.get("spec"))
         raise LookupError("nothing of %s runs now" % self.id)
 
-    def invite(self, argv: List[str], tty: bool, env: Optional[Dict[str, str]] = None) -> Guest:
-        """Run a command inside. Raises LookupError, OSError."""
+    def invite(
+        self, argv: List[str], size: Optional[Size], env: Optional[Dict[str, str]] = None
+    ) -> Guest:
+        """Run a command inside, on a terminal of that size if any. Raises LookupError, OSError."""
         inside = self.inside()
         inside.env.update(env or {})
         if not self.record.get("guests"):
             self.record["guests"] = True
             self.save()
-        guest = Guest(self._loop, inside, argv, tty)
+        guest = Guest(self._loop, inside, argv, size)
         self.guests.add(guest)
         return guest
 

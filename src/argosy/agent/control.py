@@ -84,8 +84,7 @@ class Desk:
             found = self.host.history(str(message.get("group") or ""))
             self._answer(stream, {"attempts": found})
         elif op == "forget":
-            self.host.forget(str(message["group"]))
-            self._answer(stream, {"ok": True})
+            self.host.forget(str(message["group"]), lambda: self._answer(stream, {"ok": True}))
         else:
             text = "unknown op %r" % (op,)
             stream.fail(

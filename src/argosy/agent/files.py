@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import uuid
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 from .child import Child
 from .loop import Loop
@@ -90,34 +90,40 @@ def copy_folder(source: str, target: str) -> None:
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
-def discard(loop: Loop, home: str, path: str) -> None:
-    """Take a folder away at once; what is in it is removed beside the loop. Fine if it is gone."""
+def discard(loop: Loop, home: str, paths: List[str], done: Callable[[], None]) -> None:
+    """Take folders away at once, and remove what is in them beside the loop; then call `done`."""
     trash = os.path.join(home, TRASH)
-    away = os.path.join(trash, uuid.uuid4().hex)
-    try:
-        os.makedirs(trash, mode=0o700, exist_ok=True)
-        os.rename(path, away)
-    except FileNotFoundError:
-        return
-    except OSError:  # it lies on another file system
-        away = path
-    _remove(loop, [away])
+    away = []
+    for path in paths:
+        place = os.path.join(trash, uuid.uuid4().hex)
+        try:
+            os.makedirs(trash, mode=0o700, exist_ok=True)
+            os.rename(path, place)
+            away.append(place)
+        except FileNotFoundError:
+            continue
+        except OSError:  # another file system, or a full one: where it is
+            away.append(path)
+    _remove(loop, away, done)
 
 
 def empty_trash(loop: Loop, home: str) -> None:
     """Remove what an earlier life of the agent has taken away and not removed."""
     trash = os.path.join(home, TRASH)
     left = os.listdir(trash) if os.path.isdir(trash) else []
-    if left:
-        _remove(loop, [os.path.join(trash, name) for name in left])
+    _remove(loop, [os.path.join(trash, name) for name in left], lambda: None)
 
 
-def _remove(loop: Loop, paths: List[str]) -> None:
+def _remove(loop: Loop, paths: List[str], done: Callable[[], None]) -> None:
     def work() -> None:
         for path in paths:
             shutil.rmtree(path, ignore_errors=True)
 
+    if not paths:
+        done()
+        return
     try:
-        Child(loop, work, lambda _, error: None)
-    except OSError as error:  # the next life of the agent does it
+        Child(loop, work, lambda _, error: done())
+    except OSError as error:  # the agent's next life does it
         sys.stderr.write("cannot remove %s: %s\n" % (paths[0], error))
+        done()

@@ -13,13 +13,15 @@ import signal
 import struct
 import termios
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .child import default_signals
 from .loop import Loop
 from .net import enter
 
 KILL_AFTER = 2.0
+Size = Tuple[int, int]
+"""Rows and columns of a terminal."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,15 @@ class Guest:
     written.
     """
 
-    def __init__(self, loop: Loop, inside: Inside, argv: List[str], tty: bool) -> None:
-        """Fork and execute. Raises OSError."""
+    def __init__(self, loop: Loop, inside: Inside, argv: List[str], size: Optional[Size]) -> None:
+        """Fork and execute, on a terminal of that size; None: with pipes. Raises OSError."""
         self.status: Optional[int] = None
         self.on_end: Callable[[], None] = lambda: None
         self._loop = loop
-        fds = _terminal() if tty else _pipes()
+        fds = _terminal() if size else _pipes()
         self.into, self.out, self.err = fds[:3]
+        if size:  # before the command can ask
+            self.resize(*size)
         ready, told = os.pipe()
         try:
             self.pid = os.fork()
@@ -55,7 +59,7 @@ class Guest:
                 os.close(fd)
             raise
         if self.pid == 0:
-            _become(inside, argv, fds[3:], tty)
+            _become(inside, argv, fds[3:], size is not None)
         for fd in {*fds[3:], told}:
             os.close(fd)
         os.read(ready, 1)  # ends when the child has its own session, and takes signals

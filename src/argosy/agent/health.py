@@ -7,15 +7,15 @@ import signal
 from typing import Any, Callable, Dict, List, Optional
 
 from .groups import Group
-from .guests import Guest
+from .guests import Guest, Size
 from .logs.log import CHUNK, Log
 from .place import Place
-from .probes import Answered, LogMatch, Watch, read_ready
+from .probes import Answered, LogMatch, Ready, Watch, read_ready
 
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 SEARCH_BYTES = 1 << 20
 """How much of a log is searched at once."""
-Invite = Callable[[List[str], bool], Guest]
+Invite = Callable[[List[str], Optional[Size]], Guest]
 
 
 def shell() -> str:
@@ -53,8 +53,14 @@ class Health:
             text, limit = probe.text, probe.timeout
             watch.start_asking(lambda answer: self._run(text, limit, answer, invite, dismiss))
         else:
-            prober = self._place.prober(self._group)
-            watch.start_asking(lambda answer: prober.ask(self._node, probe, answer))
+            watch.start_asking(lambda answer: self._ask(probe, answer))
+
+    def _ask(self, probe: Ready, answer: Answered) -> None:
+        """Ask from the group's network. When its holder was killed there is none: not healthy."""
+        if self._group.network is None:
+            self._place.loop.soon(lambda: answer(False, "the group's network is gone"))
+            return
+        self._place.prober(self._group).ask(self._node, probe, answer)
 
     def log_grew(self) -> None:
         """Search what is new in the log, if that is the probe."""
@@ -87,7 +93,7 @@ class Health:
         """Run the probe's command; exit code 0 within its time-out means yes."""
         loop = self._place.loop
         try:
-            guest = invite([shell(), "-c", text], False)
+            guest = invite([shell(), "-c", text], None)
         except (OSError, LookupError) as error:
             words = str(error)
             loop.soon(lambda: answer(False, words))

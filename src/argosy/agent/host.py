@@ -169,29 +169,26 @@ class Host:
         else:
             self._gone_calls.setdefault(lease, []).append(call)
 
-    def forget(self, group: str) -> None:
-        """Remove the logs and working directories of a group's ended attempts."""
+    def forget(self, group: str, done: Callable[[], None]) -> None:
+        """Remove the logs and working directories of a group's ended attempts; then call `done`."""
+        paths: List[str] = []
         for name, record in list(self.place.journal.of("attempt").items()):
             if record["group"] == group and record.get("gone"):
-                self._remove(name, record)
+                paths += self._strike(name, record)
         if group not in self.groups:
-            self._discard(self._group_folder(group))
+            paths.append(os.path.join(self.place.shared, "groups", safe_name(group)))
+        files.discard(self.place.loop, self.place.home, paths, done)
 
-    def _group_folder(self, group: str) -> str:
-        return os.path.join(self.place.shared, "groups", safe_name(group))
-
-    def _remove(self, name: str, record: Message) -> None:
-        journal = self.place.journal
-        self._discard(self._folder(name))
+    def _strike(self, name: str, record: Message) -> List[str]:
+        """Know nothing more of an attempt that is gone; the folders to be removed."""
+        journal, paths = self.place.journal, [self._folder(name)]
         work = record.get("work")
         users = [a.record.get("work") for a in self.attempts.values()]
         if work and work not in users:
-            self._discard(work)
+            paths.append(work)
             journal.put("setup", os.path.basename(work), None)
         journal.put("attempt", name, None)
-
-    def _discard(self, path: str) -> None:
-        files.discard(self.place.loop, self.place.home, path)
+        return paths
 
     def _folder(self, attempt: str) -> str:
         return os.path.join(self.place.home, "attempts", safe_name(attempt))
@@ -304,11 +301,13 @@ class Host:
         gone = [(n, r) for n, r in self.place.journal.of("attempt").items() if r.get("gone")]
         sizes = {name: _disk_bytes(os.path.join(self._folder(name), "output")) for name, _ in gone}
         total = sum(sizes.values())
+        paths: List[str] = []
         for name, record in sorted(gone, key=lambda pair: float(pair[1]["at"])):
             if total <= LOGS_MAX_BYTES:
-                return
+                break
             total -= sizes[name]
-            self._remove(name, record)
+            paths += self._strike(name, record)
+        files.discard(self.place.loop, self.place.home, paths, lambda: None)
 
     # -- what the server hears ------------------------------------------------------------------
 

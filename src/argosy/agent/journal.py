@@ -133,6 +133,7 @@ class Journal:
             os.rename(part, self._path)
         except OSError:
             os.close(fd)
+            os.unlink(part)
             self._compacted_size = self._size  # not again at once
             return False
         os.close(self._fd)

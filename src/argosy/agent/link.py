@@ -121,7 +121,7 @@ class Stream:
             return
         try:
             self.on_line(message)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             text = "a message lacks or misuses a field: %s %s" % (type(error).__name__, error)
             sys.stderr.write("link: %s in %.500s\n" % (text, line.decode("utf-8", "replace")))
             self.fail("InputError", "agent/bad-message", text)

@@ -134,6 +134,4 @@ def _numbers(message: Message) -> Dict[str, Any]:
     """The numbers of the message, None where there is none. Raises ValueError, TypeError."""
     kinds = {"offset": int, "tail": int, "since": float, "until": float, "max_bytes": int}
     given = {name: message.get(name) for name in kinds}
-    return {
-        name: None if value is None else kinds[name](value) for name, value in given.items()
-    }
+    return {name: None if value is None else kinds[name](value) for name, value in given.items()}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import os
 import socket
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional
 
 from .attempts import Attempt
 from .child import Child
+from .guests import Size
 from .host import Host
 from .link import Message, Stream
 from .logs.log import CHUNK
@@ -30,7 +31,7 @@ def _decoded(text: str) -> bytes:
     return base64.b64decode(text.encode("ascii"))
 
 
-def _size(rows: Any, cols: Any) -> Tuple[int, int]:
+def _size(rows: Any, cols: Any) -> Size:
     """A terminal's size, within bounds. Raises ValueError, TypeError."""
     return max(1, min(TERMINAL_MOST, int(rows))), max(1, min(TERMINAL_MOST, int(cols)))
 
@@ -61,15 +62,13 @@ class Exec:
         try:
             size = _size(message.get("rows") or 24, message.get("cols") or 80)
             argv = [str(part) for part in message["argv"]]
-            self._guest = attempt.invite(argv, self._tty, message.get("env"))
+            self._guest = attempt.invite(argv, size if self._tty else None, message.get("env"))
         except LookupError as error:
             stream.fail("Conflict", "agent/not-running", str(error))
             return
         except OSError as error:
             stream.fail("InfraError", "agent/cannot-exec", "cannot start a command: %s" % error)
             return
-        if self._tty:
-            self._guest.resize(*size)
         if not message.get("stdin", True) and not self._tty:
             self._guest.close_input()
         self._open = {self._guest.out: "stdout", self._guest.err: "stderr"}

@@ -129,7 +129,6 @@ def _order(group: Group, order: Order, gpu_indices: Sequence[int]) -> dict[str, 
         "restart_reason": order.restart_reason,
         "grace": 0.0 if at_once else None,
         "gpu_indices": list(gpu_indices),
-        "setup_done_hint": False,
         "env": order_environment(group.spec, task, order),
     }
 

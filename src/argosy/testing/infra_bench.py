@@ -163,7 +163,7 @@ class Conversation:
         order = {
             "attempt": attempt, "node": str(node), "task": node.task, "index": node.index,
             "number": 1, "incarnation": 1, "goal": goal, "restart_reason": "", "grace": None,
-            "gpu_indices": [], "setup_done_hint": False, "env": {},
+            "gpu_indices": [], "env": {},
         }  # fmt: skip
         task = {
             "num_nodes": 1, "env": {}, "secrets": {}, "setup": "", "run": program,

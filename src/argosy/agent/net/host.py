@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import os
 import shutil
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from . import names as hosts_file
 from . import supervisor

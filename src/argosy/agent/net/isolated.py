@@ -13,7 +13,7 @@ import dataclasses
 import os
 import shutil
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import names, supervisor
 from .linux import holder as holders

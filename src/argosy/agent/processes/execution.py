@@ -55,8 +55,6 @@ class Launcher:
         self._reap = False
         self._delay = ASK_AGAIN / 2
         self.pid = 0
-        self.refusals = 0
-        """How often it could not fork."""
 
     def ask(self, folder: str) -> None:
         """Ask that the folder be executed; asked again until `settled`."""
@@ -112,7 +110,6 @@ class Launcher:
             return
         except OSError:
             answer = b""
-        self.refusals += len(answer)
         if not answer:
             self._drop()
         if self._pending:

@@ -89,6 +89,13 @@ def _refused(made, node):
     return False
 
 
+def who_came_meanwhile_keeps_the_network():
+    with Group(["a-0"]) as group:
+        isolated.destroy(group.network.record(), lambda: False)
+        assert holder.alive(group.network.holder)
+        assert isolated.build(group.directory, group.mark, ["a-0"]).holder == group.network.holder
+
+
 def destroying_twice_and_nothing_is_fine():
     with Group(["a-0"]) as group:
         record = group.network.record()

@@ -91,6 +91,8 @@ def host_mode_groups_have_ranges_of_their_own():
     again = host.build(f"{place}/0/net", "m", ["a-1", "a-2"])
     assert again.nodes["a-1"] == made[0].nodes["a-1"]
     for one in made:
+        host.destroy(one.record(), lambda: False)
+        assert os.path.isdir(one.directory)  # somebody has come meanwhile
         host.destroy(one.record())
         host.destroy(one.record())
         os.rmdir(os.path.dirname(one.directory))
