@@ -130,6 +130,20 @@ def test_a_program_whose_wrapper_was_killed_is_lost_and_started_anew(home: Home)
     assert not with_word(nap(home))
 
 
+def test_a_home_whose_every_process_but_the_server_was_killed_goes_on(home: Home) -> None:
+    probed = 'ready: {tcp: 8000}'
+    serve = 'exec python3 -m http.server 8000 --bind "$ARGOSY_HOSTNAME"'
+    running(home, "struck", group("struck", task("web", serve, probed)))
+    until("it is healthy", lambda: node(home, "struck", "web-0")["healthy"])
+    for pid in ours(home) - {server_pid(home)}:  # the agent, the network and all in it
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until("it is started anew", lambda: node(home, "struck", "web-0")["attempt"] == 2)
+    until("it is healthy again", lambda: node(home, "struck", "web-0")["healthy"])
+    home.argosy("cancel", "struck", "--now").good()
+    ended(home, "struck")
+
+
 def ours(home: Home) -> set[int]:
     """Every process of a home."""
     found = [re.match(r"process (\d+) ", line) for line in leftovers.of_home(home.path)]
