@@ -44,7 +44,7 @@ format: venv-dev ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: venv-bench ## every budget beside its peers, in one run
+bench: venv-dev ## every budget beside its peers, in one run
 	$(BIN)/python -m benchmarks $(ARGS)
 
 recording: venv-dev ## docs/demo.svg, from a real `make demo`
@@ -55,10 +55,9 @@ clean: ## remove what these targets made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment, filled as far as a target needs; a stamp for each filling, named after pyproject.toml.
-.PHONY: venv-examples venv-dev venv-bench
+.PHONY: venv-examples venv-dev
 venv-examples: $(STAMP)-examples
 venv-dev: $(STAMP)-dev
-venv-bench: $(STAMP)-bench
 
 $(STAMP)-%: | $(BIN)/python
 	@echo "installing argosy[$*] into $(VENV) ..."

@@ -77,6 +77,7 @@ CATCH_ALL: Final[Mapping[str, str]] = {
     "cli/following.py _read": "carried over to the thread that shows it",
     "cli/main.py run": "the last resort: an error gets a code and a hint",
     "control/controller.py kept": "a task's death is logged, not lost",
+    "control/links.py run": "a link that fails is opened again, or its host is out of reach",
     "control/looker.py _look": "an infra's mistake is a look that saw nothing",
     "server/answers.py work": "a stream's error is its last line",
     "server/main.py run": "the last resort: logged and told",

@@ -129,6 +129,8 @@ class Control:
             )
         await infra.break_host(attempt.host, what)
         self._controller.look(attempt.infra)
+        if what in ("restore", "thaw"):
+            self._controller.freed(attempt.infra)
 
     # What there is
 

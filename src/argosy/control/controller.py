@@ -302,6 +302,12 @@ class Controller:
 
     # Looks
 
+    def freed(self, infra: InfraName) -> None:
+        """There is more room on that infra: who waits for it may try at once."""
+        self._queues.freed(infra, self.clock.now())
+        for group in self._queues.first(GroupId("")):
+            self.news(self.entries[group])
+
     def look(self, infra: InfraName) -> None:
         """Look at that infra soon."""
         if infra in self._lookers:

@@ -29,8 +29,7 @@ class Queues:
     def saved(self, before: Group | None, after: Group, now: float) -> bool:
         """Take in a saved record; whether others should be asked again."""
         for infra in _freed(before, after):
-            self._freed_at[infra] = now
-            self._refresh_all(infra)
+            self.freed(infra, now)
         turns = dict.fromkeys(after.placing.turns, after.id)
         mine = {infra: held for infra, held in self._turns.items() if held == after.id}
         waiting = queue.waiting_of(after, self._freed_at)
@@ -44,6 +43,12 @@ class Queues:
         if changed:
             self._queue = None
         return changed
+
+    def freed(self, infra: InfraName, now: float) -> None:
+        """There is more room on that infra."""
+        self._freed_at[infra] = now
+        self._refresh_all(infra)
+        self._queue = None
 
     def first(self, without: GroupId) -> list[GroupId]:
         """The first of the queue, `without` one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from typing import Optional
 
 MODULES = "modprobe veth nf_tables nft_masq nft_ct tun"
@@ -24,6 +25,8 @@ def hint(step: str, number: int) -> str:
             return "apt install nftables"
         return MODULES
     if step == "pasta":
+        if shutil.which("pasta") and tun_problem():
+            return "chmod 0666 /dev/net/tun, or run the agent as root"
         return "apt install passt; or choose a network without a way out"
     return ""
 
