@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from queue import Empty, Queue
-from typing import Any
+from typing import Any, TextIO
 
 from argosy.cli.screen.group import closing_lines, progress_lines
 from argosy.cli.screen.lines import LogLines
@@ -66,6 +66,7 @@ class Follower:
     live: Live = field(default_factory=Live)
     paint: Paint = field(default_factory=lambda: paint_for(sys.stderr))
     news: bool = True  # whether changes of the group are told
+    out: TextIO = field(default_factory=lambda: sys.stdout)  # where the logs go
     view: Overview | None = None
     _seen_at: float = 0.0
     _told: str = ""
@@ -99,7 +100,7 @@ class Follower:
             if self.feed.queue.empty():
                 break
             self._show(self.feed.queue.get_nowait())
-        sys.stdout.flush()
+        self.out.flush()
         self._draw()
 
     def _show(self, item: object) -> None:
@@ -136,12 +137,12 @@ class Follower:
 
     def _print(self, text: str) -> None:
         if text:
-            if terminal(sys.stdout):
+            if terminal(self.out):
                 self.live.clear()
-            sys.stdout.write(text)
+            self.out.write(text)
 
     def _say(self, text: str) -> None:
-        sys.stdout.flush()
+        self.out.flush()
         self.live.clear()
         say(text)
 

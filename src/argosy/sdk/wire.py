@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from argosy.errors import ArgosyError, Broken, Unreachable, from_fields
+from argosy.errors import AccessError, ArgosyError, Broken, Unreachable, from_fields
 from argosy.sdk.home import socket_file
 
 PATH_BYTES_MOST = 107  # of sockaddr_un, without its final zero
@@ -31,7 +31,10 @@ class NoServer(Unreachable):
 
 
 def open_socket(home: Path, timeout: float | None = CONNECT_TIMEOUT) -> socket.socket:
-    """A connected socket. Raises NoServer when nobody listens, Unreachable when it is not ours."""
+    """A connected socket.
+
+    Raises NoServer when nobody listens, AccessError when it is somebody else's, Unreachable.
+    """
     path = os.fsencode(socket_file(home))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(timeout)
@@ -46,6 +49,13 @@ def open_socket(home: Path, timeout: float | None = CONNECT_TIMEOUT) -> socket.s
             f"no server runs for {home}",
             code="server/not-running",
             hint="`argosy server start` starts one",
+        ) from error
+    except PermissionError as error:
+        connection.close()
+        raise AccessError(
+            f"the server of {home} is somebody else's: {error.strerror or error}",
+            code="home/not-yours",
+            hint="only its owner may use it; set `ARGOSY_HOME` to a folder of your own",
         ) from error
     except OSError as error:
         connection.close()

@@ -17,7 +17,7 @@ from argosy.model.group import Intent, Outcome, Verb
 from argosy.model.ids import GroupId
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
-from argosy.server.context import Here, attempts_of, newest_attempt, node_of
+from argosy.server.context import Here, attempts_of, live_attempt, newest_attempt, node_of
 from argosy.server.masking import masked, masked_data
 from argosy.server.streams import view_of
 from argosy.spec.overrides import Overrides
@@ -238,26 +238,28 @@ ON_HOST: Final = {
     "lose-host": "lose", "restore-host": "restore", "kill-agent": "kill-agent",
     "freeze-host": "freeze", "thaw-host": "thaw",
 }  # fmt: skip
+MENDING: Final = ("thaw", "restore-host", "thaw-host")  # the rest needs something that runs
 
 
 @router.post("/groups/{ref}/chaos")
 async def chaos(ref: str, body: ChaosBody, here: Here) -> Response:
     """Break something on purpose."""
     found = here.control.find(ref)
-    attempt = newest_attempt(found, body.task, body.index)
-    if body.what in ON_ATTEMPT:
-        wish = {"op": "chaos", "attempt": attempt.id, "what": body.what, "signal": 9}
-        async with opened(here.control, attempt, wish) as stream:
-            await answered(stream, attempt)
-    elif body.what in ON_HOST:
-        if body.what == "restore-host":
-            there = attempts_of(found, attempt.node)
-            attempt = next((a for a in reversed(there) if a.outcome is Outcome.LOST), attempt)
-        await here.control.break_host(attempt, ON_HOST[body.what])
-    else:
+    there = newest_attempt if body.what in MENDING else live_attempt
+    if body.what not in (*ON_ATTEMPT, *ON_HOST):
         raise InputError(
             f"there is no way to break something named {body.what!r}",
             code="server/chaos",
             hint=f"choose one of {', '.join((*ON_ATTEMPT, *ON_HOST))}",
         )
+    attempt = there(found, body.task, body.index)
+    if body.what in ON_ATTEMPT:
+        wish = {"op": "chaos", "attempt": attempt.id, "what": body.what, "signal": 9}
+        async with opened(here.control, attempt, wish) as stream:
+            await answered(stream, attempt)
+    else:
+        if body.what == "restore-host":
+            before = reversed(attempts_of(found, attempt.node))
+            attempt = next((one for one in before if one.outcome is Outcome.LOST), attempt)
+        await here.control.break_host(attempt, ON_HOST[body.what])
     return answer(FINE)

@@ -72,7 +72,7 @@ def row(group: Group, now: float) -> GroupRow:
         name=group.spec.name,
         phase=group.phase.value,
         cause=group.cause,
-        tasks=", ".join(_up_text(known, task) for task in group.spec.tasks),
+        tasks=", ".join(_in_short(known, task) for task in group.spec.tasks),
         age=max(0.0, (group.ended_at or now) - group.submitted_at),
         submitted_at=group.submitted_at,
         restarts=_restarts(group),
@@ -278,6 +278,10 @@ def _spent(group: Group, unit: str, spent: int) -> SpentView:
     return SpentView(unit, spent)
 
 
-def _up_text(known: _Known, task: TaskSpec) -> str:
-    up = sum(known.phase(node) in UP for node in known.nodes(task))
-    return f"{task.name} {up}/{task.num_nodes}"
+def _in_short(known: _Known, task: TaskSpec) -> str:
+    """How much of a task is up; of an ended group: what became of it."""
+    phases = tuple(known.phase(node) for node in known.nodes(task))
+    if known.group.phase.final:
+        phase = task_phase(task, phases)
+        return f"{task.name} {'done' if phase is Phase.SUCCEEDED else phase.value.lower()}"
+    return f"{task.name} {sum(phase in UP for phase in phases)}/{task.num_nodes}"

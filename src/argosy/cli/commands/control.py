@@ -9,8 +9,11 @@ from argosy.cli.following import detached, finish
 from argosy.cli.options import Duration, emit_json, output_option
 from argosy.cli.screen.paint import say
 from argosy.sdk.client import Client
+from argosy.views.shapes import Overview
+from argosy.views.text import plural
 
 TIMED_OUT = 124
+LISTED_MOST = 1000  # groups that are looked through for older ones of a name
 BREAKAGES = (
     "kill", "freeze", "thaw", "lose-host", "restore-host", "freeze-host", "thaw-host", "kill-agent",
 )  # fmt: skip
@@ -78,13 +81,23 @@ def restart(address: str) -> int:
 @click.command()
 @click.argument("groups", nargs=-1, required=True, type=AddressType(deep=False))
 def rm(groups: tuple[str, ...]) -> int:
-    """Forget ended groups: their records, events and logs."""
+    """Forget ended groups: their records, events and logs. A name means the newest of it."""
     client = Client()
     for one in groups:
-        view = client.group(parse(one).group)
+        ref = parse(one).group
+        view = client.group(ref)
         client.remove(view.id)
-        say(f"argosy: {view.name} ({view.id}) is forgotten")
+        say(f"argosy: {view.name} ({view.id}) is forgotten{_older(client, view, ref)}")
     return 0
+
+
+def _older(client: Client, view: Overview, ref: str) -> str:
+    """How many ended groups have the name of one that was forgotten by it; "" for none."""
+    if ref == view.id:
+        return ""
+    rows = client.groups(ended=True, limit=LISTED_MOST)
+    count = sum(row.name == view.name and row.id != view.id for row in rows)
+    return f"; {plural(count, 'older group')} of that name remain" if count else ""
 
 
 @click.command()

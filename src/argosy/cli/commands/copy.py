@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from argosy.sdk.channels import Channel
 
 CHUNK_BYTES = 1 << 18
+MISSING = "agent/cannot-get"  # the agent's code for what it can't open
 
 
 @click.command()
@@ -128,12 +129,27 @@ def _get(client: Client, address: str, path: str, destination: str) -> int:
     channel = _open(client, address, path=path, direction="get")
     try:
         # An error of the node comes with the first message, before anything is made here.
-        incoming = _Incoming(channel)
+        incoming = _asked(channel, address, path)
         if destination == "-":
             return sum(sys.stdout.buffer.write(piece) for piece in incoming.pieces())
         return _unpack(incoming, target) if incoming.is_folder else _keep(incoming, target)
     finally:
         channel.close()
+
+
+def _asked(channel: Channel, address: str, path: str) -> _Incoming:
+    """What the node sends. Raises NotFound in the user's words, not with the node's own paths."""
+    try:
+        return _Incoming(channel)
+    except NotFound as error:
+        if error.code != MISSING:
+            raise
+        folder = os.path.dirname(path.rstrip("/")) or "."
+        raise NotFound(
+            f"there is no {path} on {address}",
+            code="copy/missing",
+            hint=f"`argosy exec {address} -- ls -la {folder}` lists the folder",
+        ) from error
 
 
 class _Incoming:

@@ -10,11 +10,12 @@ import click
 
 from argosy.cli.address import AddressType, one_node
 from argosy.cli.screen.paint import say
-from argosy.errors import ArgosyError, InputError
+from argosy.errors import ArgosyError, Conflict, InputError
 from argosy.sdk.client import Client
 
 READ_BYTES = 1 << 16
 CONNECTIONS_MOST = 256  # at once
+ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "STOPPED")  # phases that are final
 LINGER = 5.0  # seconds that an answer may take after the client has sent all
 
 
@@ -26,6 +27,7 @@ def forward(address: str, ports: tuple[str, ...], bind: str) -> int:
     """Reach PORT of a node at 127.0.0.1:LOCAL until Ctrl-C; LOCAL 0 picks a free one."""
     client = Client()
     ref, task, index = one_node(client, address)
+    _refuse_ended(client, ref, task, index)
     target = _Target(client, ref, task, index)
     for local, remote in [_ports(one) for one in ports]:
         listener = _listen(bind, local)
@@ -45,6 +47,19 @@ class _Target:
     ref: str
     task: str
     index: int
+
+
+def _refuse_ended(client: Client, ref: str, task: str, index: int) -> None:
+    """Raises Conflict for a node that will not run again; one that is replaced comes back."""
+    view = client.group(ref)
+    nodes = (one for part in view.tasks if part.name == task for one in part.nodes)
+    node = next((one for one in nodes if one.index == index), None)
+    if view.final or (node is not None and node.phase in ENDED):
+        raise Conflict(
+            f"{node.node if node else task} does not run: it has ended",
+            code="server/not-running",
+            hint=f"`argosy status {view.name}` shows what became of it",
+        )
 
 
 def _ports(text: str) -> tuple[int, int]:

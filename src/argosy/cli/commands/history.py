@@ -84,4 +84,5 @@ def _last_line(line: Line, paint: Paint) -> str:
     code = paint(line.code, TONE_STYLES.get(line.tone, ""))
     about = f"{line.about} " if line.about else ""
     count = f" ({line.count} times)" if line.count > 1 else ""
-    return f"  {clock(line.at)}  {about}{code}: {line.text}{count}"
+    told = f": {line.text}" if line.text else ""
+    return f"  {clock(line.at)}  {about}{code}{told}{count}"

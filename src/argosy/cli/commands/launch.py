@@ -51,6 +51,7 @@ def launch(file: str, detach: bool, yes: bool, timestamps: bool, output: str, **
 
     Shows the plan, then what each task waits for, then the merged logs until the end, and exits
     with the group's code: 0 success, 100 failed, 103 cancelled. The first Ctrl-C detaches.
+    With -o json or name the logs go to standard error; json prints the group once it has ended.
     With a price, or with --replace, it asks first where there is a terminal.
     """
     client = Client()
@@ -61,12 +62,12 @@ def launch(file: str, detach: bool, yes: bool, timestamps: bool, output: str, **
     for line in brief_lines(view, paint, columns):
         say(line)
     if not yes:
-        _ask(view, replace=bool(body.get("replace")))
+        _ask(view, _replaced(client, view.name) if body.get("replace") else "")
     accepted = client.launch(body)
     _told(accepted, view, output, detach=detach)
     if detach:
         return 0
-    return _follow(client, accepted, view, timestamps=timestamps)
+    return _follow(client, accepted, view, output, timestamps=timestamps)
 
 
 def _body(
@@ -92,12 +93,24 @@ def _body(
     )
 
 
-def _ask(view: PlanView, *, replace: bool) -> None:
+def _replaced(client: Client, name: str) -> str:
+    """The id of the running group that a launch with --replace ends; "" when there is none."""
+    return next((row.id for row in client.groups() if row.name == name), "")
+
+
+def _ask(view: PlanView, replaced: str) -> None:
     """Asks where there is a reason and somebody to answer; raises click.Abort for no."""
-    if not (view.price_per_hour_usd or replace):
+    if not (view.price_per_hour_usd or replaced) or not terminal(sys.stdin):
         return
-    if terminal(sys.stdin) and terminal(sys.stderr):
-        click.confirm("Launch it?", default=True, abort=True, err=True)
+    if terminal(sys.stderr):
+        click.confirm(question(view.name, replaced), default=not replaced, abort=True, err=True)
+
+
+def question(name: str, replaced: str) -> str:
+    """What is asked before a launch; `replaced` is the id of the group that it ends, or ""."""
+    if not replaced:
+        return "Launch it?"
+    return f"The running group {name} ({replaced}) is ended first, then this is launched. Go on?"
 
 
 def _told(accepted: Accepted, view: PlanView, output: str, *, detach: bool) -> None:
@@ -112,18 +125,24 @@ def _told(accepted: Accepted, view: PlanView, output: str, *, detach: bool) -> N
         say(f"argosy: {accepted.name} is accepted; `argosy logs -f {accepted.name}` follows it")
 
 
-def _follow(client: Client, accepted: Accepted, view: PlanView, *, timestamps: bool) -> int:
-    feed = Feed()
+def _follow(
+    client: Client, accepted: Accepted, view: PlanView, output: str, *, timestamps: bool
+) -> int:
+    """Until its end. Standard output is for the logs, or for what a program asked for."""
+    feed, out = Feed(), sys.stdout if output == "table" else sys.stderr
     lines = LogLines(
         order=tuple(task.name for task in view.tasks),
-        paint=paint_for(sys.stdout),
+        paint=paint_for(out),
         timestamps=timestamps,
         width=max((len(node.node) for task in view.tasks for node in task.nodes), default=0),
-        tamed=terminal(sys.stdout),
+        tamed=terminal(out),
     )
     feed.add("watch", lambda: follow.watch(client, accepted.id, feed.tell))
     feed.add("logs", lambda: follow.logs(client, accepted.id, LogQuery(follow=True), feed.tell))
     try:
-        return finish(Follower(feed, lines).run(("watch", "logs")))
+        end = Follower(feed, lines, out=out).run(("watch", "logs"))
     except KeyboardInterrupt:
         return detached(accepted.name)
+    if output == "json" and end is not None:
+        emit_json(end)
+    return finish(end)
