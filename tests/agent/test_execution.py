@@ -360,11 +360,12 @@ def test_a_launcher_that_cannot_fork_is_asked_again(bench: Bench) -> None:
     """Under a process limit (not root): the execution starts as soon as there is room."""
     if os.geteuid() != 0:
         pytest.fail("this test becomes another user: run it as root")
+    uid = 100_000 + os.getpid()  # the limit counts what another run of this test has, too
     code = (
         "import sys, os, resource; sys.path.append(sys.argv[1]); sys.dont_write_bytecode = True\n"
         "from agent.processes import launcher\n"
         "resource.setrlimit(resource.RLIMIT_NPROC, (6, 6))\n"
-        "os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
+        f"os.setgroups([]); os.setgid({uid}); os.setuid({uid})\n"
         "def fork():\n"
         "    try: return os.fork()\n"
         "    except OSError:\n"
@@ -378,7 +379,7 @@ def test_a_launcher_that_cannot_fork_is_asked_again(bench: Bench) -> None:
     refusals.chmod(0o666)
     os.chmod(bench.folder, 0o777)
     sleepers = [
-        subprocess.Popen(["/bin/sleep", "1000"], user=54321, group=54321, extra_groups=[])
+        subprocess.Popen(["/bin/sleep", "1000"], user=uid, group=uid, extra_groups=[])
         for _ in range(6)
     ]
     argv = [sys.executable, "-I", "-S", "-c", code, str(SOURCE.parent), str(refusals)]
@@ -388,7 +389,7 @@ def test_a_launcher_that_cannot_fork_is_asked_again(bench: Bench) -> None:
     request = bench.request("/bin/echo", "ran")
     folders.make(execution.folder, request)
     for path in [Path(execution.folder), *Path(execution.folder).iterdir()]:
-        os.chown(path, 54321, 54321)
+        os.chown(path, uid, uid)
     execution.start(request)
     bench.until(lambda: refusals.stat().st_size >= 2)
     assert not folders.claimed(execution.folder)

@@ -11,18 +11,21 @@ from fastapi import APIRouter, Query, Response
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 
+from argosy.control.planning import unknown_infras
 from argosy.errors import Conflict, InputError
 from argosy.model import codec
 from argosy.model.group import Intent, Outcome, Verb
 from argosy.model.ids import GroupId
+from argosy.model.spec import GroupSpec
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
-from argosy.server.context import Here, attempts_of, live_attempt, newest_attempt, node_of
+from argosy.server.context import Context, Here, attempts_of, live_attempt, newest_attempt, node_of
 from argosy.server.masking import masked, masked_data
 from argosy.server.streams import view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
 from argosy.views.explain import explain
+from argosy.views.near import unknown_infra
 from argosy.views.plan import plan_view
 
 router = APIRouter(prefix="/v1", tags=["groups"])
@@ -95,6 +98,7 @@ class ChaosBody(BaseModel):
 async def plan(body: LaunchBody, here: Here) -> Response:
     """Where each node would run, and why; nothing is written."""
     parsed = await _parsed(body)
+    _refuse_unknown(here, parsed.spec)
     chosen = await here.control.plan(parsed.spec)
     view = codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed)))
     return answer({"plan": masked_data(view, parsed.spec)})
@@ -104,6 +108,7 @@ async def plan(body: LaunchBody, here: Here) -> Response:
 async def launch(body: LaunchBody, here: Here) -> Response:
     """Submit a group; it is kept durably once this answers."""
     parsed = await _parsed(body)
+    _refuse_unknown(here, parsed.spec)
     group = await here.control.submit(parsed.spec, source=body.text, replace=body.replace)
     told = {"id": group.id, "name": group.spec.name, "warnings": list(_sentences(parsed))}
     return answer(told)
@@ -120,6 +125,14 @@ async def _parsed(body: LaunchBody) -> Parsed:
         overrides=body.overrides(),
         user=body.user,
     )
+
+
+def _refuse_unknown(here: Context, spec: GroupSpec) -> None:
+    """Raises InputError where the file names an infra that is not here: `plan` says it too."""
+    infras = here.control.infras
+    for asked in unknown_infras(tuple(spec.nodes()), spec, infras):
+        text, hints = unknown_infra(asked, infras)
+        raise InputError(text, code="infra/unknown", hint=hints)
 
 
 def _sentences(parsed: Parsed) -> tuple[str, ...]:

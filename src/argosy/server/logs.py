@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from argosy.errors import ArgosyError, InputError, NotFound, Unreachable
+from argosy.errors import ArgosyError, InfraError, InputError, NotFound, Unreachable
 from argosy.model.codec import dumps
 from argosy.model.group import Attempt, Group, Stage
 from argosy.model.ids import AttemptId, NodeId
@@ -49,7 +49,7 @@ class LogQuery(BaseModel):
     follow: bool = False
 
     def check(self, group: Group) -> None:
-        """Raises NotFound for a task or node that is not there."""
+        """Raises NotFound for a task, node or attempt that is not there."""
         if self.task:
             node_of(group, self.task, self.index or 0)
         elif self.index is not None:
@@ -57,6 +57,14 @@ class LogQuery(BaseModel):
                 "a node needs its task",
                 code="server/node-without-task",
                 hint=f"name it like {group.spec.name}/{group.spec.tasks[0].name}/{self.index}",
+            )
+        newest = max((_newest_number(group, node) for node in self.nodes(group)), default=0)
+        following = self.follow and not group.phase.final  # then the next one may come
+        if self.attempt is not None and self.attempt > max(1, newest + following):
+            raise NotFound(
+                f"there is no attempt {self.attempt}; the newest is {newest}",
+                code="server/no-attempt",
+                hint=f"`argosy events {group.spec.name}` tells of each attempt",
             )
 
     def nodes(self, group: Group) -> list[NodeId]:
@@ -184,9 +192,11 @@ async def _existing(here: Context, source: Source, asked: dict[str, Any]) -> Chu
             async for raw, message in messages:
                 at = float(message.get("at", at))
                 yield at, source.named(raw)
-    except NotFound:  # nothing is kept of it, or nothing was written yet
+    except NotFound as error:
         source.offset = 0
-    except Unreachable as error:
+        if source.attempt.started_at:  # else nothing was written yet
+            yield at, _note(source, error)
+    except (InfraError, Unreachable) as error:
         yield at, _note(source, error)
     if not source.attempt.live:
         source.ended = True

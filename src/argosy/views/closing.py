@@ -6,8 +6,8 @@ from argosy.views.shapes import Overview
 from argosy.views.text import duration
 
 
-def summary(view: Overview, waiting: int = 0) -> str:
-    """One sentence: where the group stands, and why."""
+def summary(view: Overview, waiting: int = 0, noted: bool = False) -> str:
+    """One sentence: where the group stands, and why; `noted`: notes below say what is not well."""
     if view.final:
         return f"{view.name} {view.phase} after {duration(view.age)}{_why(view)}"
     up, nodes = sum(task.up for task in view.tasks), len(view.nodes())
@@ -16,7 +16,7 @@ def summary(view: Overview, waiting: int = 0) -> str:
         return told + _why(view)
     if waiting:
         return f"{told}; {waiting} reason{'s' if waiting != 1 else ''} below"
-    return f"{told}; nothing waits"
+    return told if noted else f"{told}; nothing waits"
 
 
 def next_steps(view: Overview) -> tuple[str, ...]:

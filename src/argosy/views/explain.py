@@ -10,6 +10,7 @@ from argosy.model.group import Group
 from argosy.views.closing import next_steps, summary
 from argosy.views.overview import overview, reason_view
 from argosy.views.shapes import Explanation, Overview, ReasonView
+from argosy.views.standing import standing
 from argosy.views.timeline import timeline
 
 LAST_MOST = 10  # events shown
@@ -34,15 +35,17 @@ def explain(
     group: Group, reasons: Iterable[Reason], events: Iterable[Event], now: float
 ) -> Explanation:
     """The reasons as they stand at `now`, the newest events, and instructions that would help."""
-    view = overview(group, (), {}, now)
+    view, past = overview(group, (), {}, now), tuple(events)
     told = tuple(mended(reason_view(reason, now), view) for reason in reasons)
     hints = [reason.hint for reason in told if reason.hint]
+    notes, help_ = standing(group, view, past, now)
     return Explanation(
         phase=group.phase.value,
-        summary=summary(view, waiting=len(told)),
+        summary=summary(view, waiting=len(told), noted=bool(notes)),
+        notes=notes,
         reasons=told,
-        last=timeline(events)[-LAST_MOST:],
-        hints=tuple(dict.fromkeys([*hints, *next_steps(view)])),
+        last=timeline(past)[-LAST_MOST:],
+        hints=tuple(dict.fromkeys([*hints, *help_, *next_steps(view)])),
     )
 
 

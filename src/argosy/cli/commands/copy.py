@@ -142,7 +142,7 @@ def _asked(channel: Channel, address: str, path: str) -> _Incoming:
     try:
         return _Incoming(channel)
     except NotFound as error:
-        if error.code != MISSING:
+        if error.code != MISSING or "[Errno 2]" not in error.text:
             raise
         folder = os.path.dirname(path.rstrip("/")) or "."
         raise NotFound(

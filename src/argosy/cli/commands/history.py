@@ -71,6 +71,7 @@ def event_line(event: PastEvent, first: float, paint: Paint) -> str:
 def explain_lines(found: Explanation, paint: Paint) -> list[str]:
     """The sentences of an explanation."""
     lines = [found.summary or paint.phase(found.phase)]
+    lines += [paint(note, "yellow") for note in found.notes]
     lines += reason_lines(found.reasons, paint)
     if found.last:
         lines += ["", paint("what happened last:", "dim")]

@@ -13,7 +13,7 @@ from argosy.cli.following import Feed, Follower, detached, remark
 from argosy.cli.options import Duration, emit_json_line, output_option
 from argosy.cli.screen.lines import LogLines
 from argosy.cli.screen.paint import paint_for, say, terminal
-from argosy.errors import InputError
+from argosy.errors import InputError, Unreachable
 from argosy.sdk import follow
 from argosy.sdk.client import Client, LogQuery
 from argosy.views.shapes import Overview
@@ -42,7 +42,8 @@ def logs(
 ) -> int:  # fmt: skip
     """Print what the tasks of GROUP wrote; a part of it with GROUP/TASK or GROUP/TASK/I[@ATTEMPT].
 
-    The first Ctrl-C while following detaches: the group goes on.
+    The first Ctrl-C while following detaches: the group goes on. Exits 8 when hosts do not answer
+    and nothing could be read.
     """
     wanted = parse(address)
     if attempt is not None:
@@ -68,12 +69,14 @@ def logs(
     )
     if following:
         return _follow(client, view, query, lines)
+    read, missing = False, False
     for chunk in client.logs(view.id, query):
         if told := remark(chunk):
             say(told)
+        read, missing = read or bool(chunk.data), missing or bool(chunk.note)
         sys.stdout.write(lines.feed(chunk.task, chunk.index, chunk.attempt, chunk.data, chunk.at))
     sys.stdout.write(lines.end(time.time()))
-    return 0
+    return Unreachable.exit_code if missing and not read else 0
 
 
 def _follow(client: Client, view: Overview, query: LogQuery, lines: LogLines) -> int:
@@ -100,7 +103,9 @@ def _as_json(client: Client, view: Overview, query: LogQuery) -> int:
         if query.follow
         else client.logs(view.id, query)
     )
+    read, missing = False, False
     for chunk in source:
+        read, missing = read or bool(chunk.data), missing or bool(chunk.note)
         emit_json_line(
             {
                 "task": chunk.task,
@@ -113,4 +118,4 @@ def _as_json(client: Client, view: Overview, query: LogQuery) -> int:
                 "text": chunk.data.decode("utf-8", "replace"),
             }
         )
-    return 0
+    return Unreachable.exit_code if missing and not read else 0

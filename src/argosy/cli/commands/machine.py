@@ -19,6 +19,7 @@ from argosy.errors import NotFound, Unreachable
 from argosy.sdk.client import Client, ServerView
 from argosy.sdk.home import home_folder, log_file
 from argosy.sdk.wire import NoServer
+from argosy.views.near import unknown_infra
 from argosy.views.text import duration, size
 
 STOP_TIMEOUT = 20.0  # seconds until a server that was asked has ended
@@ -38,9 +39,11 @@ def infra() -> None:
 @output_option("table", "json")
 def check(name: str | None, output: str) -> int:
     """Try every infra (or NAME): what works here, and what to install to get more."""
-    infras = [one for one in Client().infras() if name in (None, one["name"])]
+    known = Client().infras()
+    infras = [one for one in known if name in (None, one["name"])]
     if name is not None and not infras:
-        raise NotFound(f"there is no infra {name!r}", hint="`argosy infra check` lists them")
+        text, hints = unknown_infra(name, [one["name"] for one in known])
+        raise NotFound(text, code="infra/unknown", hint=hints)
     if output == "json":
         emit_json(infras)
     else:

@@ -12,6 +12,7 @@ from argosy.views.shapes import GroupRow, NodeView, Overview, ReasonView, SpentV
 from argosy.views.text import duration, ending, plural, price, signal_name, size
 
 PROGRESS_TASKS_MOST = 12
+NAMED_MOST = 6  # that wait for one cause
 NODE_HEADERS = (
     "NODE", "PHASE", "FOR", "ATTEMPT", "INFRA", "HOST", "ADDRESS", "CPU", "MEMORY", "ENDED",
     "REASON",
@@ -56,16 +57,27 @@ def list_lines(rows: Iterable[GroupRow], paint: Paint, columns: int = 0) -> list
 
 
 def reason_lines(reasons: Iterable[ReasonView], paint: Paint) -> list[str]:
-    """Why something waits: who, since when, what would mend it."""
+    """Why something waits: who, since when, what would mend it; one cause is told once."""
+    alike: dict[tuple[str, str], list[ReasonView]] = {}
+    for reason in reasons:
+        alike.setdefault((reason.code, reason.text), []).append(reason)
     lines = []
-    for one in reasons:
+    for same in alike.values():
+        one = max(same, key=lambda reason: reason.age or 0.0)
         age = f" {duration(one.age)}" if one.age is not None else ""
-        about = paint(one.about or "the group", "bold")
+        about = paint(_together(same), "bold") + (":" if len(same) > 1 else "")
         told = _sentence(f"{paint('waits', 'yellow')}{age}", one.text)
         lines.append(f"{about} {told} {_code(one, paint)}")
         if one.hint:
             lines.append(f"  {paint('hint:', 'cyan')} {one.hint}")
     return lines
+
+
+def _together(reasons: list[ReasonView]) -> str:
+    """`web-0, web-1 and 6 more`: who waits for one and the same cause."""
+    names = [reason.about or "the group" for reason in reasons]
+    more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
+    return ", ".join(names[:NAMED_MOST]) + more
 
 
 def progress_lines(view: Overview, passed: float, paint: Paint) -> list[str]:

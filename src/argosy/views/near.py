@@ -1,0 +1,27 @@
+"""The names that somebody who wrote a wrong one may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def near_infras(asked: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Infras that are called nearly so, the nearest first: `rack` may mean `local/rack`."""
+    names = sorted(known)
+    pools = [name for name in names if name.partition("/")[2] == asked]
+    last = {name.rpartition("/")[2]: name for name in names}
+    found = difflib.get_close_matches(asked, names, 2, 0.7)
+    short = [last[one] for one in difflib.get_close_matches(asked, last, 2, 0.7)]
+    return tuple(dict.fromkeys([*pools, *found, *short]))
+
+
+def unknown_infra(asked: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """The sentence and the hints for an infra that is not here."""
+    names = sorted(known)
+    near = near_infras(asked, names)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"no infra {asked!r} is known here{meant}", (
+        f"there is {', '.join(names) or 'none'}; `argosy infra check` tries each",
+        "pools stand in `$ARGOSY_HOME/config.yaml`: docs/local.md shows how",
+    )
