@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from argosy.cli.commands.launch import question
 from argosy.errors import Conflict, InputError, InputErrors, NotFound
 from argosy.views.shapes import (
     Explanation,
@@ -148,6 +149,14 @@ def test_why_a_log_cannot_be_read_is_told(server: Answering) -> None:
     assert (done.stdout, done.stderr) == ("[trainer-0] a\n", "argosy: its host is away\n")
 
 
+def test_logs_that_cannot_be_read_at_all_exit_8(server: Answering) -> None:
+    note = {"task": "trainer", "index": 0, "attempt": 1, "note": "its host is away"}
+    server.answers["GET /v1/groups/g1/logs"] = Stream([note])
+    done = argosy("logs", "demo")
+    assert (done.returncode, done.stdout, done.stderr) == (8, "", "argosy: its host is away\n")
+    assert argosy("logs", "demo", "-o", "jsonl").returncode == 8
+
+
 def test_logs_of_one_node_have_no_prefix(server: Answering) -> None:
     server.answers["GET /v1/groups/g1/logs"] = Stream([a_chunk(b"a\n")])
     assert argosy("logs", "demo/trainer/0@2").stdout == "a\n"
@@ -194,6 +203,14 @@ def test_infra_check_lists_facts_problems_and_hosts(server: Answering) -> None:
 # --- launch --------------------------------------------------------------------------------------
 
 
+def test_infra_that_is_not_here_is_answered_with_the_near_one(server: Answering) -> None:
+    known = [{"name": name, "works": True} for name in ("local", "local/rack")]
+    server.answers["GET /v1/infra"] = {"infras": known}
+    done = argosy("infra", "check", "rack")
+    assert (done.returncode, "did you mean local/rack?" in done.stderr) == (3, True)
+    assert "config.yaml" in done.stderr
+
+
 def test_plan_is_data(server: Answering) -> None:
     done = argosy("plan", "g.yaml", "--set", "demo.resources.cpus=1", "--no-accelerators")
     assert (done.returncode, done.stderr) == (0, "")
@@ -226,6 +243,26 @@ def test_launch_exits_with_the_groups_code(server: Answering, phase: str, code: 
     server.answers["GET /v1/groups/g1/watch"] = Stream([asdict(a_view(phase, code))])
     server.answers["GET /v1/groups/g1/logs"] = Stream([])
     assert argosy("launch", "g.yaml").returncode == code
+
+
+@pytest.mark.parametrize("output", ["json", "name"])
+def test_launch_for_a_program_keeps_logs_off_standard_output(
+    server: Answering, output: str
+) -> None:
+    views = [a_view(), a_view("SUCCEEDED", 0)]
+    server.answers["GET /v1/groups/g1/watch"] = Stream([asdict(view) for view in views])
+    server.answers["GET /v1/groups/g1/logs"] = Stream([a_chunk(b"hi\n")])
+    done = argosy("launch", "g.yaml", "-o", output)
+    assert (done.returncode, "[trainer-0] hi\n" in done.stderr) == (0, True)
+    if output == "name":
+        assert done.stdout == "demo\n"
+    else:
+        assert json.loads(done.stdout)["phase"] == "SUCCEEDED"
+
+
+def test_question_of_a_launch_names_the_group_that_it_ends() -> None:
+    assert question("demo", "") == "Launch it?"
+    assert "The running group demo (g7) is ended first" in question("demo", "g7")
 
 
 def test_launch_detached_prints_the_name(server: Answering) -> None:
@@ -360,7 +397,10 @@ def test_chaos_needs_one_node(server: Answering) -> None:
 
 def test_rm_forgets_each_group(server: Answering) -> None:
     server.answers["DELETE /v1/groups/g1"] = {"ok": True}
-    assert argosy("rm", "demo", "demo").returncode == 0
+    rows = [{"id": one, "name": "demo", "phase": "FAILED"} for one in ("g0", "g00")]
+    server.answers["GET /v1/groups"] = {"groups": rows}
+    done = argosy("rm", "demo", "demo")
+    assert (done.returncode, "2 older groups of that name remain" in done.stderr) == (0, True)
     assert [name for name, _, _ in server.requests].count("DELETE /v1/groups/g1") == 2
 
 

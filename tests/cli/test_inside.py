@@ -33,6 +33,7 @@ class Node:
     def __init__(self) -> None:
         self.play: Play = lambda channel: None
         self.refuse: Conflict | None = None
+        self.phase = "RUNNING"
         self.asked: dict[str, str] = {}
         self.heard: list[Any] = []
 
@@ -41,8 +42,8 @@ class Node:
 
     def answer(self, channel: ServerConnection, request: Request) -> Response | None:
         parts = urlsplit(request.path)
-        if parts.path == "/v1/groups/demo":
-            nodes = (NodeView("trainer-0"),)
+        if parts.path in ("/v1/groups/demo", "/v1/groups/g1"):
+            nodes = (NodeView("trainer-0", phase=self.phase),)
             view = Overview("g1", "demo", tasks=(TaskView("trainer", nodes=nodes),))
             return self._json(http.HTTPStatus.OK, asdict(view))
         if parts.path == "/v1/server":
@@ -188,6 +189,18 @@ def test_cp_of_a_file_from_a_node_keeps_its_mode(node: Node, tmp_path: Path) -> 
     assert argosy("cp", "demo/trainer/0:a/b", "-").stdout == "onetwo"
 
 
+def test_cp_of_a_missing_file_names_it_as_the_user_did(node: Node) -> None:
+    told = "[Errno 2] No such file or directory: '/agent/a/1/sub/x'"
+    node.play = lambda channel: tell(
+        channel, error="NotFound", code="agent/cannot-get", text=told, hints=[]
+    )
+    done = argosy("cp", "demo/trainer/0:sub/x", ".")
+    assert done.returncode == 3
+    assert "there is no sub/x on demo/trainer/0" in done.stderr
+    assert "`argosy exec demo/trainer/0 -- ls -la sub`" in done.stderr
+    assert "/agent" not in done.stderr
+
+
 def test_cp_that_breaks_off_leaves_nothing_behind(node: Node, tmp_path: Path) -> None:
     node.play = lambda channel: tell(channel, data=b"half")
     before = sorted(tmp_path.iterdir())
@@ -225,6 +238,12 @@ def test_forward_carries_a_connection_both_ways(node: Node) -> None:
         process.communicate()
     assert answer == b"re: hello"
     assert (node.asked["port"], node.asked["task"]) == ("8000", "trainer")
+
+
+def test_forward_to_an_ended_node_is_refused_at_once(node: Node) -> None:
+    node.phase = "SUCCEEDED"
+    done = argosy("forward", "demo/trainer/0", "0:80")
+    assert (done.returncode, "trainer-0 does not run" in done.stderr) == (7, True)
 
 
 def test_forward_of_a_taken_port_names_a_way_out(node: Node) -> None:

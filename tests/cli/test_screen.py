@@ -219,6 +219,15 @@ def test_reason_without_an_age_tells_none() -> None:
     assert reason_lines((ReasonView("c", "", "text"),), PLAIN) == ["the group waits: text [c]"]
 
 
+def test_one_cause_is_told_once_for_all_who_wait_for_it() -> None:
+    reasons = [ReasonView("back-off", f"web-{i}", "waits", age=float(i), hint="x") for i in "01"]
+    assert reason_lines([*reasons, ReasonView("a", "", "t")], Paint(False)) == [
+        "web-0, web-1: waits 1.0 s: waits [back-off]",
+        "  hint: x",
+        "the group waits: t [a]",
+    ]
+
+
 def test_closing_lines_tell_the_root_cause_and_what_to_do() -> None:
     view = a_view(
         phase="FAILED", exit_code=100, root="trainer-1", root_attempt=1, restarts=2,

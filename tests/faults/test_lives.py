@@ -131,7 +131,7 @@ def test_a_program_whose_wrapper_was_killed_is_lost_and_started_anew(home: Home)
 
 
 def test_a_home_whose_every_process_but_the_server_was_killed_goes_on(home: Home) -> None:
-    probed = 'ready: {tcp: 8000}'
+    probed = "ready: {tcp: 8000}"
     serve = 'exec python3 -m http.server 8000 --bind "$ARGOSY_HOSTNAME"'
     running(home, "struck", group("struck", task("web", serve, probed)))
     until("it is healthy", lambda: node(home, "struck", "web-0")["healthy"])

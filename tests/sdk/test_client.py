@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from argosy.errors import Broken, Conflict, InputErrors, NotFound, Place, Unreachable
+from argosy.errors import AccessError, Broken, Conflict, InputErrors, NotFound, Place, Unreachable
 from argosy.errors import InputError as OneError
 from argosy.sdk import follow, wire
 from argosy.sdk.client import Client, LogQuery
@@ -125,6 +126,19 @@ def test_socket_that_nobody_serves_any_more_is_no_server(tmp_path: Path) -> None
     (tmp_path / "h" / "server.sock").touch()
     with pytest.raises(wire.NoServer):
         Client(tmp_path / "h", start=False).server()
+
+
+def test_server_of_somebody_else_is_an_access_error(tmp_path: Path) -> None:
+    with answering(tmp_path / "h"):
+        (tmp_path / "h" / "server.sock").chmod(0)
+        before = os.geteuid()
+        if before == 0:  # root may do all: be somebody else for the call
+            os.seteuid(65534)
+        try:
+            with pytest.raises(AccessError, match="somebody else's"):
+                Client(tmp_path / "h").server()
+        finally:
+            os.seteuid(before)
 
 
 def test_home_with_a_long_path_is_reached(tmp_path: Path) -> None:

@@ -147,6 +147,27 @@ async def test_chaos_reaches_the_attempt_or_its_host(folder: Path) -> None:
         assert "lose-host" in caught.value.hints[0]
 
 
+async def test_chaos_of_what_has_ended_is_a_conflict_and_breaks_nothing(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.post("groups/demo/cancel", {"now": True})
+        await rig.get("groups/demo/wait?timeout=30")
+        for what in ("kill", "freeze", "lose-host"):
+            with pytest.raises(Conflict) as caught:
+                await rig.post("groups/demo/chaos", {"what": what, "task": "worker", "index": 0})
+            assert "worker-0 does not run" in caught.value.text
+        assert rig.infra.broken == []
+
+
+@pytest.mark.parametrize("path", ["plan", "groups"])
+async def test_an_unknown_infra_is_told_alike_by_plan_and_launch(folder: Path, path: str) -> None:
+    async with a_server(folder) as rig:
+        with pytest.raises(InputError) as caught:
+            await rig.post(path, {"file": "demo.yaml", "text": FILE, "infra": "local/x"})
+        assert caught.value.text == "no infra 'local/x' is known here; did you mean local?"
+        assert "config.yaml" in caught.value.hints[1]
+
+
 async def test_the_infras_are_checked(folder: Path) -> None:
     async with a_server(folder) as rig:
         (told,) = (await rig.get("infra"))["infras"]

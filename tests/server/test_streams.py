@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from argosy.errors import InputError
+from argosy.errors import InputError, NotFound
 from argosy.sdk import wire
 from tests.server.rig import Rig, a_server
 
@@ -177,6 +177,14 @@ async def test_a_reader_that_is_gone_leaves_no_stream_to_an_agent(folder: Path) 
         assert line is not None
         assert line["raised"].code == "server/stopped"
         await rig.until(lambda: rig.infra.open_streams == before)
+
+
+async def test_an_attempt_that_never_was_is_not_found(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        with pytest.raises(NotFound) as caught:
+            await rig.lines("groups/demo/logs?task=trainer&index=0&attempt=99")
+        assert caught.value.text == "there is no attempt 99; the newest is 1"
 
 
 async def test_a_node_without_its_task_is_an_input_error(folder: Path) -> None:

@@ -207,6 +207,17 @@ def test_row_counts_the_nodes_that_are_up() -> None:
 def test_infra_of_an_ended_group_is_where_it_ran() -> None:
     group = replace(a_running_group(), leases=(), phase=Phase.SUCCEEDED)
     assert row(group, NOW).infra == "local"
+
+
+def test_row_of_an_ended_group_tells_what_became_of_its_tasks() -> None:
+    group = replace(a_running_group(a_task("client"), a_task("server")), phase=Phase.SUCCEEDED)
+    group = with_node(group, "client-0", settled=Outcome.SUCCEEDED)
+    group = with_node(group, "server-0", settled=Outcome.STOPPED)
+    assert row(group, NOW).tasks == "client done, server stopped"
+
+
+def test_place_of_an_ended_group_is_where_it_ran() -> None:
+    group = replace(a_running_group(), leases=(), phase=Phase.SUCCEEDED)
     assert overview(group, (), {}, NOW).tasks[0].nodes[0].host == "h1"
 
 

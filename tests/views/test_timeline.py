@@ -94,6 +94,28 @@ def test_summary_of_a_living_group_counts_what_is_up() -> None:
     assert summary(view, waiting=2).endswith("; 2 reasons below")
 
 
+def test_explanation_names_who_failed_and_why_the_group_goes_on() -> None:
+    group = a_running_group(a_task("alice"), a_task("bob"))
+    bob = replace(
+        group.attempts[1], outcome=Outcome.FAILED, exit_code=3, stage=Stage.ENDED, ended_at=NOW
+    )
+    nodes = (group.nodes[0], replace(group.nodes[1], settled=Outcome.FAILED))
+    told = explain(replace(group, attempts=(group.attempts[0], bob), nodes=nodes), (), (), NOW)
+    assert told.notes == (
+        "bob-0 failed (exit code 3); the group goes on because of `on_failure: wait`",
+    )
+    assert "nothing waits" not in told.summary
+    assert told.hints[0].startswith("`on_failure: stop`")
+
+
+def test_explanation_names_who_is_not_healthy_and_since_when() -> None:
+    group = a_running_group(a_task("web", 2, balance=(8000,)))
+    ill = replace(group.attempts[1], healthy=False)
+    events = [an_event("attempt-unhealthy", NOW - 8, about="web-1")]
+    told = explain(replace(group, attempts=(group.attempts[0], ill)), (), events, NOW)
+    assert told.notes == ("web-1 runs and is not healthy for 8.0 s; it is out of web.demo:8000",)
+
+
 def a_view(phase: str = "RUNNING", **changes: object) -> Overview:
     """A group of one node."""
     node = NodeView(node="trainer-0", phase=phase, attempt=1, host="h1")

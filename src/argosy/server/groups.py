@@ -12,7 +12,7 @@ from fastapi import Request as HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 
 from argosy.control.planning import unknown_infras
-from argosy.errors import Conflict, InputError
+from argosy.errors import Conflict, InputError, InputErrors
 from argosy.model import codec
 from argosy.model.group import Intent, Outcome, Verb
 from argosy.model.ids import GroupId
@@ -25,7 +25,7 @@ from argosy.server.streams import view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
 from argosy.views.explain import explain
-from argosy.views.near import unknown_infra
+from argosy.views.near import near_infras, unknown_infra
 from argosy.views.plan import plan_view
 
 router = APIRouter(prefix="/v1", tags=["groups"])
@@ -97,7 +97,7 @@ class ChaosBody(BaseModel):
 @router.post("/plan")
 async def plan(body: LaunchBody, here: Here) -> Response:
     """Where each node would run, and why; nothing is written."""
-    parsed = await _parsed(body)
+    parsed = await _parsed(body, here)
     _refuse_unknown(here, parsed.spec)
     chosen = await here.control.plan(parsed.spec)
     view = codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed)))
@@ -107,24 +107,31 @@ async def plan(body: LaunchBody, here: Here) -> Response:
 @router.post("/groups")
 async def launch(body: LaunchBody, here: Here) -> Response:
     """Submit a group; it is kept durably once this answers."""
-    parsed = await _parsed(body)
+    parsed = await _parsed(body, here)
     _refuse_unknown(here, parsed.spec)
     group = await here.control.submit(parsed.spec, source=body.text, replace=body.replace)
     told = {"id": group.id, "name": group.spec.name, "warnings": list(_sentences(parsed))}
     return answer(told)
 
 
-async def _parsed(body: LaunchBody) -> Parsed:
+async def _parsed(body: LaunchBody, here: Context) -> Parsed:
     """The file, understood; in a thread, since a large one takes its time."""
-    return await asyncio.to_thread(
-        parse,
-        body.text,
-        file=body.file,
-        base=body.base,
-        home=USER_HOME,
-        overrides=body.overrides(),
-        user=body.user,
-    )
+    try:
+        return await asyncio.to_thread(
+            parse,
+            body.text,
+            file=body.file,
+            base=body.base,
+            home=USER_HOME,
+            overrides=body.overrides(),
+            user=body.user,
+        )
+    except InputErrors as found:
+        flag = any(one.place and one.place.file == f"--infra {body.infra}" for one in found.errors)
+        if flag and near_infras(body.infra, here.control.infras):  # a pool without its `local/`
+            text, hints = unknown_infra(body.infra, here.control.infras)
+            raise InputError(text, code="infra/unknown", hint=hints) from found
+        raise
 
 
 def _refuse_unknown(here: Context, spec: GroupSpec) -> None:

@@ -149,10 +149,10 @@ class Explanation:
 
     phase: str = ""
     summary: str = ""
-    notes: tuple[str, ...] = ()  # what is not as it should be and waits for nothing
     reasons: tuple[ReasonView, ...] = ()
     last: tuple[Line, ...] = ()
     hints: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what is not as it should be and waits for nothing
 
 
 @dataclass(frozen=True, slots=True)

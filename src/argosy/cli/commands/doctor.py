@@ -155,7 +155,7 @@ def _unwell(home: Path) -> tuple[str, ...]:
 
 
 def _infra(home: Path) -> list[Finding]:
-    if not answers(home):
+    if not _answers(home):
         hint = "`argosy infra check` starts a server and tries the network"
         return [Finding("network", "ok", "not tried: no server runs", (hint,))]
     try:
@@ -172,6 +172,14 @@ def _infra(home: Path) -> list[Finding]:
     return found
 
 
+def _answers(home: Path) -> bool:
+    """Whether its server may be asked; one that refuses is told elsewhere."""
+    try:
+        return answers(home)
+    except ArgosyError:
+        return False
+
+
 def _leftovers(home: Path) -> list[Finding]:
     """Processes of this home that no server watches now."""
     marked = [pid for pid in _pids() if _about(pid, home)]
@@ -179,7 +187,7 @@ def _leftovers(home: Path) -> list[Finding]:
         return [Finding("left", "ok", "no process of this home runs")]
     shown = ", ".join(map(str, marked[:8])) + (" ..." if len(marked) > 8 else "")
     text = f"{len(marked)} processes of this home run (pid {shown})"
-    if answers(home):
+    if _answers(home):
         return [Finding("left", "ok", text)]
     hint = "`argosy status` starts a server that finds them again; `argosy cancel GROUP` ends them"
     return [Finding("left", "warn", f"{text}, and no server watches them", (hint,))]

@@ -62,7 +62,7 @@ def launch(file: str, detach: bool, yes: bool, timestamps: bool, output: str, **
     for line in brief_lines(view, paint, columns):
         say(line)
     if not yes:
-        _ask(view, _replaced(client, view.name) if body.get("replace") else "")
+        _ask(client, view, replace=bool(body.get("replace")))
     accepted = client.launch(body)
     _told(accepted, view, output, detach=detach)
     if detach:
@@ -98,11 +98,12 @@ def _replaced(client: Client, name: str) -> str:
     return next((row.id for row in client.groups() if row.name == name), "")
 
 
-def _ask(view: PlanView, replaced: str) -> None:
+def _ask(client: Client, view: PlanView, *, replace: bool) -> None:
     """Asks where there is a reason and somebody to answer; raises click.Abort for no."""
-    if not (view.price_per_hour_usd or replaced) or not terminal(sys.stdin):
+    if not (terminal(sys.stdin) and terminal(sys.stderr)):
         return
-    if terminal(sys.stderr):
+    replaced = _replaced(client, view.name) if replace else ""
+    if view.price_per_hour_usd or replaced:
         click.confirm(question(view.name, replaced), default=not replaced, abort=True, err=True)
 
 
