@@ -54,8 +54,7 @@ def ahead(
     for infra in infras:
         holder = queue.turns.get(infra)
         if holder is not None and holder != me.group:
-            name = next((one.name for one in queue.waiting if one.group == holder), holder)
-            return f"group {name} is being placed on {infra}"
+            return f"group {holder} is being placed on {infra}"
     mine = _is_next(me, now, pass_limit)
     for other in queue.waiting:
         if other.group == me.group or (other.infras and not set(other.infras) & set(infras)):

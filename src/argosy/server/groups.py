@@ -21,7 +21,7 @@ from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
 from argosy.server.context import Context, Here, attempts_of, live_attempt, newest_attempt, node_of
 from argosy.server.masking import masked, masked_data
-from argosy.server.streams import view_of
+from argosy.server.streams import reasons_of, view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
 from argosy.views.explain import explain
@@ -186,7 +186,7 @@ async def explained(ref: str, here: Here) -> Response:
     """Why it waits, or what was decided last and why, and what would mend it."""
     found = here.control.find(ref)
     events = [event for _, event in here.control.store.last_events(found.id, EVENTS_SHOWN)]
-    told = explain(found, here.control.reasons(found.id), events, here.now())
+    told = explain(found, reasons_of(here, found), events, here.now())
     return answer(codec.encode(told))
 
 

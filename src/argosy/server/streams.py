@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
 
 from argosy.errors import NotFound
 from argosy.model import codec
+from argosy.model.action import Reason
 from argosy.model.group import Group
 from argosy.server.answers import Lines, Out, line
 from argosy.server.context import Context, Here
@@ -19,6 +22,7 @@ from argosy.views.shapes import Usage
 router = APIRouter(prefix="/v1/groups/{ref}", tags=["streams"])
 
 WATCH_EVERY_S: Final = 0.1  # at most ten lines a second
+QUEUED: Final = re.compile(r"\bgroup (\S+) is\b")  # "group g1-2 is being placed on local"
 PAGE: Final = 500  # events read at a time
 
 
@@ -81,7 +85,22 @@ def view_of(here: Context, group: Group) -> object:
     usage = {
         attempt: Usage(one.cpu_percent, one.rss_bytes) for attempt, one in control.usage().items()
     }
-    return overview(group, control.reasons(group.id), usage, here.now())
+    return overview(group, reasons_of(here, group), usage, here.now())
+
+
+def reasons_of(here: Context, group: Group) -> tuple[Reason, ...]:
+    """Why a group waits; decisions know other groups by their ids, people by their names."""
+
+    def name(found: re.Match[str]) -> str:
+        try:
+            return f"group {here.control.find(found[1]).spec.name} is"
+        except NotFound:  # it was removed
+            return found[0]
+
+    return tuple(
+        replace(one, text=QUEUED.sub(name, one.text)) if one.code == "queue" else one
+        for one in here.control.reasons(group.id)
+    )
 
 
 async def _send_events(here: Context, out: Out, group: Group, since: int) -> int:
