@@ -104,6 +104,9 @@ def test_nothing_is_lost_or_doubled(seed: int, tmp_path: Path) -> None:
         print(ledger.read_text())
         print(sorted((bench.home / "infra/local/machine/leases").glob("*.json")))
         print((bench.home / "server.log").read_text()[-4000:])
+        agent = bench.home / "infra/local/machine/hosts/localhost"
+        print("agent:", bench.agent(), (agent / "agent.log").read_text()[-4000:])
+        print("\n".join(f"{pid} {line}" for pid, line in processes_of(bench.home)))
         raise
     finally:
         bench.close()

@@ -21,6 +21,7 @@ from argosy.infra.local.processes import started
 
 LINE_MAX: Final = 64 << 20  # bytes; of the protocol
 READ_AHEAD: Final = 128 << 10  # bytes that wait for a slow reader
+REAP_AGAIN: Final = 0.1  # seconds
 START_SECONDS: Final = 20.0  # until a started agent must answer
 OTHER_SECONDS: Final = 0.5  # that an agent which another process starts gets before it is doubted
 EXIT_CONFLICT: Final = 7  # of an agent that found another one in its folder
@@ -149,19 +150,28 @@ class LocalAgent:
         asyncio.get_running_loop().add_reader(fd, self._reap, fd)
 
     def _reap(self, fd: int) -> None:
-        pid = self._reapers.pop(fd)
-        asyncio.get_running_loop().remove_reader(fd)
-        os.close(fd)
+        loop = asyncio.get_running_loop()
+        pid = self._reapers[fd]
         try:
-            _, status = os.waitpid(pid, os.WNOHANG)
+            collected, status = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
-            status = 0
+            collected, status = pid, 0
         if self._child == pid:
             self._child = 0
+        loop.remove_reader(fd)
+        if not collected:  # dead, and a tracer has it still
+            loop.call_later(REAP_AGAIN, self._reap_later, fd)
+            return
+        del self._reapers[fd]
+        os.close(fd)
         if os.waitstatus_to_exitcode(status) == EXIT_CONFLICT:
             # Somebody else is starting one just now: that one will answer.
             self._started -= 1
             self._wait_until = asyncio.get_running_loop().time() + OTHER_SECONDS
+
+    def _reap_later(self, fd: int) -> None:
+        if fd in self._reapers:
+            self._reap(fd)
 
     def forget(self) -> None:
         """Watch it no more; it goes on."""

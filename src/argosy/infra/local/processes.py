@@ -100,12 +100,13 @@ def children(pid: int) -> list[int]:
 
 
 def started(pid: int) -> int:
-    """Its start time in clock ticks; 0 when it is gone."""
+    """Its start time in clock ticks; 0 when it is gone, or dead and not yet collected."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+            fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def _claimed(home: Path) -> Iterator[int]:
