@@ -34,7 +34,10 @@ def until(what: str, seconds: float, holds: Callable[[], object]) -> None:
 
 def processes_of(home: Path) -> Iterator[tuple[int, str]]:
     """(pid, command line) of every living process that belongs to a home: by arguments or mark."""
-    needle = os.fsencode(str(home))
+    needles = [os.fsencode(str(home))]  # the network of a group bears only its id
+    needles += [
+        b"argosy-net\0" + one.name.encode() for one in home.glob("infra/local/*/shared/groups/*")
+    ]
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -44,7 +47,7 @@ def processes_of(home: Path) -> Iterator[tuple[int, str]]:
             state = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0]
         except OSError:
             continue
-        if state != b"Z" and (needle in line or needle in around):
+        if state != b"Z" and any(one in line or one in around for one in needles):
             yield int(entry.name), line.replace(b"\0", b" ").decode("utf-8", "replace").strip()
 
 

@@ -105,7 +105,10 @@ class Host:
                 self._take_book(message)
                 self._changed_lease(name, ACK_AFTER)
                 return
-        journal.put("lease", name, {"serial": list(serial), "group": message["group"]})
+        # The serial is written last: an agent that is killed in between has not taken it, is sent the
+        # assignment again, and takes what is missing.
+        if known is None:
+            journal.put("lease", name, {"serial": [0, 0], "group": message["group"]})
         group = self._group(message["group"])
         group.facts = message["group"]
         self._take_book(message)
@@ -115,6 +118,7 @@ class Host:
         for attempt in self._of_lease(name):
             if attempt.id not in listed:
                 self._drop(attempt)
+        journal.put("lease", name, {"serial": list(serial), "group": message["group"]})
         self._changed_lease(name, ACK_AFTER)
         self._tick()
 
