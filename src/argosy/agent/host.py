@@ -105,8 +105,8 @@ class Host:
                 self._take_book(message)
                 self._changed_lease(name, ACK_AFTER)
                 return
-        # The serial is written last: an agent that is killed in between has not taken it, is sent the
-        # assignment again, and takes what is missing.
+        # The serial is written last: an agent that is killed in between has not taken it, is sent
+        # the assignment again, and takes what is missing.
         if known is None:
             journal.put("lease", name, {"serial": [0, 0], "group": message["group"]})
         group = self._group(message["group"])
