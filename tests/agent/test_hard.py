@@ -112,6 +112,14 @@ def fetch(agent: Agent, address: str) -> str:
     return f'{agent.python} -c "{code}"'
 
 
+def fill_up(folder: Path) -> None:
+    """Leave not a block of a file system."""
+    with contextlib.suppress(OSError), open(folder / "fill", "ab", buffering=0) as fill:
+        while True:
+            fill.write(b"x" * 4096)
+    assert os.statvfs(folder).f_bavail == 0
+
+
 def test_full_disk_under_the_agents_home(new_agent: Callable[[Path], Agent], folder: Path) -> None:
     """Everything of the agent on a tiny file system: exit codes arrive, the agent lives, and
     recovers.
@@ -128,12 +136,10 @@ def test_full_disk_under_the_agents_home(new_agent: Callable[[Path], Agent], fol
         agent.run("A", f"while [ ! -e {folder}/go ]; do sleep 0.02; done; exit 5")
         agent.run("B", "cat /dev/zero; echo full >&2; exit 6", lease="L2")
         assert agent.end("B") == ("failed", 6, None, "exit")
-        with contextlib.suppress(OSError), open(home / "fill", "wb", buffering=0) as fill:
-            while True:  # what the end of B has freed
-                fill.write(b"x" * 4096)
-        assert os.statvfs(home).f_bavail == 0
+        fill_up(home)  # what the end of B has freed
         (folder / "go").touch()
         assert agent.end("A") == ("failed", 5, None, "exit")
+        fill_up(home)  # and that of A
         agent.assign(("C", 30), run="true", lease="L3")
         assert agent.end("C")[3] in ("files-failed", "cannot-start", "network-failed")
         agent.kill()

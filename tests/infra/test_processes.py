@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,8 @@ def test_a_trial_that_was_interrupted_leaves_no_network(tmp_path, family):
     code = "import time; time.sleep(1000)"
     words = [sys.executable, "-c", code, "argosy-net", f"trial-{family[0]}"]
     with subprocess.Popen(words, start_new_session=True) as holder:
+        cmdline = Path(f"/proc/{holder.pid}/cmdline")  # the kernel fills it a moment after exec
+        wait_until(lambda: b"argosy-net" in cmdline.read_bytes(), "it is not executed")
         processes.kill(tmp_path, family[0])
         assert holder.wait(30) == -signal.SIGKILL
 
