@@ -69,7 +69,7 @@ def test_an_infra_that_is_not_configured_is_refused_with_those_that_are(one_home
     file = write(one_home, "ok", "name: ok\nrun: 'true'\n")
     refused(one_home.argosy("launch", "-y", file, "--infra", "moon"), 2, "`moon`", "local, ssh")
     said = one_home.argosy("launch", "-y", file, "--infra", "local/rack")
-    refused(said, 2, "'local/rack'", "`--infra local`")
+    refused(said, 2, "'local/rack'", "`argosy infra check`")
     refused(one_home.argosy("status", "ok"), 3, "no group 'ok'")
 
 
