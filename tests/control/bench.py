@@ -128,7 +128,7 @@ class World:
     async def submit(self, spec: GroupSpec) -> Entry:
         """Take a group in."""
         self.groups += 1
-        id_ = group_id(Serial(self.controller.life, self.groups))
+        id_ = group_id(self.store.server_id, Serial(self.controller.life, self.groups))
         group = Group(id_, spec, self.clock.now())
         return self.controller.add(await self.store.create(group, "source", ()))
 

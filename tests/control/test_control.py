@@ -81,6 +81,20 @@ async def test_a_submitted_group_is_found_by_name_and_by_id(folder: Path, opened
         assert [one.id for one in here.control.groups(ended=False)] == [group.id]
 
 
+async def test_ids_of_two_homes_differ_although_their_servers_started_together(
+    folder: Path, opened: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "open_life", lambda _self, _now: 7)
+    found = []
+    for name in ("one", "two"):
+        home = folder / name
+        home.mkdir()
+        async with served(home, opened) as here:
+            found.append((await here.submit()).id)
+    assert len(set(found)) == 2
+    assert [one.rpartition("-7-")[2] for one in found] == ["1", "1"]
+
+
 async def test_an_unknown_name_is_answered_with_the_near_ones(folder: Path, opened: Bench) -> None:
     async with served(folder, opened) as here:
         await here.submit()

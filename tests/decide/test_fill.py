@@ -82,13 +82,13 @@ def test_numbers_grow_and_ids_are_never_used_again() -> None:
 
 def test_a_new_life_of_the_server_issues_its_own_ids() -> None:
     decision = decided(housed(), life=2)
-    assert decision.group.attempts[0].id == "g1-1.2-1"
+    assert decision.group.attempts[0].id == "g5eed01-1-1.2-1"
     assert decision.group.lives == (Serial(1, 10),)
 
 
 def test_a_server_that_was_set_back_never_issues_an_older_life() -> None:
     group = replace(housed(), serial=Serial(7, 3))
-    assert decided(group, life=2).group.attempts[0].id == "g1-1.7-4"
+    assert decided(group, life=2).group.attempts[0].id == "g5eed01-1-1.7-4"
 
 
 def test_an_old_record_waits_until_it_was_told_what_runs_there() -> None:

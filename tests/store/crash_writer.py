@@ -15,7 +15,7 @@ from pathlib import Path
 
 from argosy.model.action import Decision, Event
 from argosy.model.group import Group
-from argosy.model.ids import Serial, group_id
+from argosy.model.ids import Serial, ServerId, group_id
 from argosy.store.store import Store
 from argosy.testing.builders import a_group, a_lease, a_spec
 
@@ -42,7 +42,7 @@ async def one_writer(store: Store, life: int, numbers: count[int]) -> None:
     while True:
         number = next(numbers)
         new = a_group(spec=a_spec(name=f"g-{life}-{number}"))
-        group = replace(new, id=group_id(Serial(life, number)))
+        group = replace(new, id=group_id(ServerId("5eed01"), Serial(life, number)))
         group = await store.create(group, "source", (Event(1.0, "v1", "", "made"),))
         say("saved", group.id, group.version)
         for _ in range(6):

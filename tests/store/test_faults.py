@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from argosy.errors import AccessError, ArgosyError, Broken, InfraError
-from argosy.model.ids import Serial, group_id
+from argosy.model.ids import Serial, ServerId, group_id
 from argosy.store import Store
 from argosy.store.store import Store as StoreClass
 from argosy.testing.builders import a_group, a_spec
@@ -111,7 +111,9 @@ async def test_a_file_damaged_in_the_middle_is_a_clear_error(tmp_path: Path) -> 
     store = Store.open(path)
     for number in range(30):
         group = a_group(spec=a_spec(name=f"g{number}"))
-        await store.create(replace(group, id=group_id(Serial(1, number))), "x" * 5000, ())
+        await store.create(
+            replace(group, id=group_id(ServerId("5eed01"), Serial(1, number))), "x" * 5000, ()
+        )
     store.close()
     _damage(path)
     with pytest.raises(ArgosyError) as caught:

@@ -16,7 +16,7 @@ import pytest
 from argosy.errors import Conflict, NotFound, Unreachable
 from argosy.model.action import Decision, Event
 from argosy.model.group import Group, Intent, Phase, Placing, Verb
-from argosy.model.ids import LeaseId, Serial, group_id, group_lease
+from argosy.model.ids import LeaseId, Serial, ServerId, group_id, group_lease
 from argosy.store import Store
 from argosy.testing.builders import a_group, a_lease, a_spec, a_task
 
@@ -36,7 +36,7 @@ def numbered(count: int, name: str = "demo", **changes: object) -> Group:
     """A group of its own id; the larger the number, the younger."""
     task = a_task("trainer", secrets=(("TOKEN", "hunter2"),))
     group = a_group(spec=a_spec(task, name=name), submitted_at=1000.0 + count)
-    return replace(group, id=group_id(Serial(1, count)), **changes)  # type: ignore[arg-type]
+    return replace(group, id=group_id(ServerId("5eed01"), Serial(1, count)), **changes)  # type: ignore[arg-type]
 
 
 def decided(group: Group, *events: Event) -> Decision:

@@ -84,7 +84,7 @@ class Control:
         if replace:
             await self._end_live(spec.name)
         self._groups_issued += 1
-        id_ = group_id(Serial(self.life, self._groups_issued))
+        id_ = group_id(self.store.server_id, Serial(self.life, self._groups_issued))
         self._refuse_live(spec.name)
         try:
             taken = await asyncio.to_thread(snapshot.take, self.home, id_, snapshot.sources(spec))

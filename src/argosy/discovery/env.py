@@ -73,8 +73,8 @@ def task_id(group: Group, task: TaskSpec) -> str:
 
 
 def job_id(group: GroupId) -> str:
-    """The group's id as a decimal number, since programs parse it as one."""
-    life, _, count = group.removeprefix("g").partition("-")
+    """Life and serial of the group's id as a decimal number, since programs parse it as one."""
+    life, count = group.removeprefix("g").split("-")[-2:]
     return f"{int(life, 16)}{int(count, 16):06d}"
 
 

@@ -1,16 +1,19 @@
-"""Names and ids. An id is (life, serial): each start of a server opens a new life, so a store that
-was restored from a backup never issues an id twice."""
+"""Names and ids. An id is (home, life, serial): each start of a server opens a new life, so a store
+that was restored from a backup never issues an id twice. Ids of two homes never meet either, for
+what bears a mark is found, and ended, by it on hosts that several servers and users share."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NewType
 
-GroupId = NewType("GroupId", str)  # "g6b0f3a2c-1": life and serial of the server, in hex
-LeaseId = NewType("LeaseId", str)  # "g6b0f3a2c-1.6b0f3a2c-4"; the mark on everything it stands for
+GroupId = NewType("GroupId", str)  # "g3f9a1c-6b0f3a2c-1": home, life and serial, in hex
+LeaseId = NewType("LeaseId", str)  # GROUP.6b0f3a2c-4; the mark on everything it stands for
 AttemptId = NewType("AttemptId", str)  # like a lease id; unique for ever
 ServerId = NewType("ServerId", str)  # drawn once per home, kept in the store
+SERVER_DIGITS = 6  # of a server's id, in the ids of its groups
 InfraName = str  # "local", "local/rack", "ssh/lab", "kubernetes/prod"
 TaskName = str  # as the user wrote it
 
@@ -24,6 +27,11 @@ class NodeId:
 
     def __str__(self) -> str:
         return f"{dns_label(self.task)}-{self.index}"
+
+    @property
+    def path(self) -> str:
+        """`trainer/1`, as the command line takes it; no task's name looks like that."""
+        return f"{self.task}/{self.index}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,9 +48,9 @@ class Serial:
 ZERO = Serial(0, 0)
 
 
-def group_id(serial: Serial) -> GroupId:
+def group_id(server: ServerId, serial: Serial) -> GroupId:
     """The id of a group; `serial` is the server's."""
-    return GroupId(f"g{serial}")
+    return GroupId(f"g{server[:SERVER_DIGITS]}-{serial}")
 
 
 def lease_id(group: GroupId, serial: Serial) -> LeaseId:
@@ -71,6 +79,7 @@ def serial_of(lease: LeaseId) -> Serial:
     return Serial(int(life, 16), int(count, 16)) if count else ZERO
 
 
+@lru_cache(maxsize=4096)  # asked for at every mention of a node
 def dns_label(name: str) -> str:
     """The DNS form of a name: lower case, `-` for other signs, `g-` before a digit."""
     label = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")

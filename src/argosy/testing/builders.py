@@ -38,6 +38,7 @@ from argosy.model.ids import (
     LeaseId,
     NodeId,
     Serial,
+    ServerId,
     attempt_id,
     group_id,
     lease_id,
@@ -90,7 +91,7 @@ def a_group(*tasks: TaskSpec, spec: GroupSpec | None = None, **changes: Any) -> 
     """A group just submitted at NOW: nothing placed, nothing started."""
     spec = spec or a_spec(*tasks)
     fields: dict[str, Any] = {
-        "id": group_id(Serial(LIFE, 1)),
+        "id": group_id(ServerId("5eed01"), Serial(LIFE, 1)),
         "spec": spec,
         "submitted_at": NOW,
         "nodes": tuple(a_node(node) for node in spec.nodes()),
@@ -137,7 +138,7 @@ def a_lease(
     **changes: Any,
 ) -> Lease:
     """A lease that is held on `h1` since NOW - 60; `count` is the serial that its id is made of."""
-    group = group or group_id(Serial(LIFE, 1))
+    group = group or group_id(ServerId("5eed01"), Serial(LIFE, 1))
     fields: dict[str, Any] = {
         "placement": a_placement(node),
         "state": LeaseState.HELD,
@@ -157,7 +158,7 @@ def an_attempt(
     **changes: Any,
 ) -> Attempt:
     """The first attempt of a node, RUNNING and healthy since NOW - 50."""
-    group = group or group_id(Serial(LIFE, 1))
+    group = group or group_id(ServerId("5eed01"), Serial(LIFE, 1))
     fields: dict[str, Any] = {
         "number": 1,
         "incarnation": 1,

@@ -6,7 +6,7 @@ from random import Random
 
 from argosy.model.action import Limits
 from argosy.model.group import Group, Node
-from argosy.model.ids import Serial, group_id
+from argosy.model.ids import Serial, ServerId, group_id
 from argosy.model.needs import Need
 from argosy.model.spec import (
     Condition,
@@ -62,7 +62,7 @@ def submit(world: World, spec: GroupSpec, count: int, after: float) -> None:
     def now() -> None:
         world.to_come -= 1
         group = Group(
-            group_id(Serial(1, count)),
+            group_id(ServerId("5eed01"), Serial(1, count)),
             spec,
             submitted_at=world.server.now(),
             nodes=tuple(Node(node) for node in spec.nodes()),
