@@ -16,7 +16,7 @@ help: ## list the targets
 demo: venv-examples ## launch the RL example, kill its trainer once, watch the reward rise
 	@$(BIN)/python scripts/demo.py
 
-test: unit sim whole ## all tests but `mutations` and `kill`
+test: unit sim mutations kill whole ## all tests
 
 unit: venv-dev ## the tests that need seconds, not minutes: all but the next four
 	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill" $(REPORT) $(ARGS)

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -189,9 +189,13 @@ class Agent:
     def assign(
         self, *orders: tuple[str, int], lease: str = "L1", serial: list[int] | None = None,
         incarnation: int = 0, network: str = "host", book: dict[str, Any] | None = None,
-        order: dict[str, Any] | None = None, num_nodes: int = 1, **task: Any,
+        order: dict[str, Any] | None = None, num_nodes: int = 1,
+        each: Sequence[dict[str, Any]] = (), **task: Any,
     ) -> None:  # fmt: skip
-        """Assign attempts (name, goal) of task `a`, whose `run` and so on are the keywords."""
+        """Assign attempts (name, goal) of task `a`, whose `run` and so on are the keywords.
+
+        `order` is of all orders, `each` of one after the other.
+        """
         assert self.control is not None
         self.count += 1
         whole = {
@@ -204,6 +208,7 @@ class Agent:
                 "attempt": self.id(name), "node": f"a-{index}", "task": "a", "index": index,
                 "number": 1, "incarnation": incarnation, "goal": goal, "restart_reason": "",
                 "grace": None, "gpu_indices": [], **(order or {}),
+                **(each[index] if each else {}),
             }
             for index, (name, goal) in enumerate(orders)
         ]  # fmt: skip

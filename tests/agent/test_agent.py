@@ -8,10 +8,13 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from argosy.agent.gpus import MACHINE_FILE
+from argosy.agent.logs.own import MAX_BYTES
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 
 
@@ -268,6 +271,53 @@ def test_gpu_indices_are_seen_and_held(new_agent) -> None:
     assert one.stage("B", 20)["stage"] == 20
 
 
+SMI = """#!/bin/sh
+echo "$*" >> {log}
+case "$*" in
+  *utilization*) printf '0, 87, 2048\\n1, [N/A], [N/A]\\n2, 3, 4\\n' ;;
+  *) printf '0, NVIDIA H100, 81920\\n1, NVIDIA H100, 81920\\n2, NVIDIA H100, 81920\\n' ;;
+esac
+"""
+
+
+@pytest.fixture
+def smi(folder: Path) -> Iterator[Path]:
+    """A folder with an `nvidia-smi`, and what it was asked beside it; no reservation stays."""
+    place = folder / "bin"
+    place.mkdir()
+    command = place / "nvidia-smi"
+    command.write_text(SMI.format(log=folder / "asked"))
+    command.chmod(0o755)
+    reservations = Path(MACHINE_FILE)
+    before = reservations.exists()
+    yield place
+    if not before:
+        reservations.unlink(missing_ok=True)
+
+
+def test_usage_tells_what_the_cards_of_an_attempt_do(smi: Path, folder: Path, new_agent) -> None:
+    agent = new_agent()
+    agent.prefix = ["/usr/bin/env", f"PATH={smi}:{os.defpath}"]
+    agent.start()
+    agent.assign(
+        ("A", 30), ("B", 30), run="sleep 1000",
+        each=[{"gpu_indices": [0, 1]}, {"gpu_indices": []}],
+    )  # fmt: skip
+    agent.stage("A", 30)
+    agent.stage("B", 30)
+    first = {"index": 0, "percent": 87.0, "memory_gib": 2.0}
+    silent = {"index": 1, "percent": None, "memory_gib": None}
+
+    def told() -> object:
+        return agent.status()["usage"][agent.id("A")]["gpu"]
+
+    eventually(lambda: told() == [first, silent])
+    assert agent.status()["usage"][agent.id("B")]["gpu"] is None
+    asked = [line for line in (folder / "asked").read_text().splitlines() if "util" in line]
+    assert len(asked) == 1, "it is asked at a low rate, however often usage is"
+    agent.stop("A")
+
+
 def test_usage_counts_cpu_and_memory(agent: Agent) -> None:
     agent.run("A", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 1000")
     used = eventually(lambda: cpu_of(agent, "A") > 0.05 and agent.status()["usage"])
@@ -282,3 +332,21 @@ def cpu_of(agent: Agent, name: str) -> float:
 def test_agent_is_small(agent: Agent) -> None:
     agent.run("A", "sleep 1000")
     assert agent.status()["rss_bytes"] < 32 << 20
+
+
+def test_the_agents_own_log_is_capped_and_keeps_what_was_said_last(new_agent) -> None:
+    agent = new_agent()
+    log, older = agent.home / "agent.log", agent.home / "agent.log.1"
+    log.write_bytes(b"x" * (MAX_BYTES - 1) + b"\n")
+    agent.start()
+    assert log.stat().st_size == MAX_BYTES  # full, not above
+    assert agent.ask(op="forget")[0]["code"] == "agent/bad-message"  # which it says in its log
+    eventually(lambda: log.stat().st_size < 1000)
+    assert b"a message lacks" in log.read_bytes()
+    assert older.stat().st_size == MAX_BYTES
+    log.write_bytes(log.read_bytes() + b"x" * MAX_BYTES)
+    agent.kill()
+    agent.start()  # above the cap when it starts
+    eventually(lambda: log.stat().st_size < 1000)
+    assert older.read_bytes().startswith(b"link: a message lacks")
+    assert older.stat().st_size > MAX_BYTES

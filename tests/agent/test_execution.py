@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import resource
 import signal
@@ -398,3 +399,26 @@ def test_a_launcher_that_cannot_fork_is_asked_again(bench: Bench) -> None:
         sleeper.wait()
     assert bench.over(execution) == "exit 0"
     launcher.close()
+
+
+def test_a_pid_that_is_another_process_now_is_left_alone(bench: Bench) -> None:
+    """The wrapper was gone before the agent could see it, and its pid was used again."""
+    execution = bench.bash("sleep 1000")
+    bench.until(lambda: execution.phase is Phase.RUNNING)
+    claim = execution.claim
+    assert claim is not None
+    code = "import subprocess; subprocess.run(['sleep', '1000'])"
+    stranger = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        (child,) = eventually(lambda: tree.children(stranger.pid))
+        earlier = claim.wrapper.started - 1
+        mistaken = dataclasses.replace(claim.wrapper, pid=stranger.pid, started=earlier)
+        execution.claim = dataclasses.replace(claim, wrapper=mistaken)
+        assert execution.processes() == []
+        assert execution.signal_all(signal.SIGKILL) == 0
+        execution.stop(0.0)
+        bench.until(lambda: execution.phase is Phase.OVER)
+        assert exists(child)
+    finally:
+        os.killpg(stranger.pid, signal.SIGKILL)
+        stranger.wait()

@@ -4,6 +4,8 @@ start.
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import subprocess
 import threading
@@ -17,6 +19,7 @@ from argosy.agent.guests import Guest, Inside
 from argosy.agent.loop import Loop
 from argosy.agent.naming import safe_name
 from argosy.agent.processes.folder import Identity, boot_id, identity_of
+from tests.agent.rig import eventually
 
 
 def tree(folder: Path) -> set[str]:
@@ -102,7 +105,8 @@ def test_gpu_reservations_are_exclusive_and_end_with_their_holder(tmp_path: Path
     assert holder is not None
     assert me is not None
     path = str(tmp_path / "gpus.json")
-    one, two = gpus.Reservations(path, boot), gpus.Reservations(path, boot)
+    loop = Loop()
+    one, two = gpus.Reservations(path, boot, loop), gpus.Reservations(path, boot, loop)
     assert one.take([0, 1], "A", me) == ""
     assert "GPU 1 is held by A" in two.take([1, 2], "B", me)
     assert one.take([0, 1], "A", holder) == ""  # handed on
@@ -117,11 +121,38 @@ def test_gpu_reservations_are_exclusive_and_end_with_their_holder(tmp_path: Path
     assert two.take([5], "E", me) == ""
 
 
+def test_a_locked_reservation_file_stops_nobody(tmp_path: Path) -> None:
+    """Another user may hold the lock for ever: the loop goes on, and what is owed is written."""
+    me = identity_of(os.getpid(), boot_id())
+    other = identity_of(os.getppid(), boot_id())
+    assert me is not None
+    assert other is not None
+    path = tmp_path / "gpus.json"
+    loop = Loop()
+    held = gpus.Reservations(str(path), boot_id(), loop)
+    for mark, index in (("A", 0), ("B", 1)):
+        assert held.take([index], mark, me) == ""
+    before = set(os.listdir("/proc/self/fd"))
+    with open(path) as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        assert "another process has" in held.take([2], "C", me)
+        held.hand_on([0], "A", other)
+        held.hand_on([1], "B", other)
+        held.give("B")
+        loop.once(0.1)
+        assert json.loads(path.read_text())["0"]["pid"] == me.pid
+    eventually(lambda: loop.once(0.1) or json.loads(path.read_text()).keys() == {"0"})
+    assert json.loads(path.read_text())["0"]["pid"] == other.pid
+    assert held.take([1, 2], "C", me) == ""
+    loop.close()
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
 def test_a_damaged_reservation_file_stops_nobody(tmp_path: Path) -> None:
     me = identity_of(os.getpid(), boot_id())
     assert me is not None
     path = tmp_path / "gpus.json"
-    held = gpus.Reservations(str(path), boot_id())
+    held = gpus.Reservations(str(path), boot_id(), Loop())
     for text in ("[1]", '{"0": {}, "1": 5, "2": {"mark": 1}}', "{", ""):
         path.write_text(text)
         held.give("A")
@@ -154,13 +185,13 @@ def test_environment_is_clean_and_the_files_values_win(monkeypatch: pytest.Monke
             "attempt": "A", "node": "web-1", "task": "web", "index": 1, "number": 3,
             "incarnation": 2, "restart_reason": "lost", "gpu_indices": [4, 5],
         },
-        {
+        environment.addresses({
             "nodes": [
                 {"task": "web", "index": 1, "node": "web-1", "address": "10.0.0.2"},
                 {"task": "web", "index": 0, "node": "web-0", "address": "10.0.0.1"},
                 {"task": "data-x", "index": 0, "node": "data-x-0", "address": "10.0.0.3"},
             ]
-        },
+        }),
         environment.Where("/work", "/peers", "web-1.g", "/ckpt", "/shared", 8),
     )  # fmt: skip
     assert "LEAK" not in env
@@ -185,9 +216,10 @@ def test_the_head_is_the_master_where_a_launcher_asks_for_one() -> None:
              "incarnation": 1}  # fmt: skip
     where = environment.Where("/work", "/peers", "web-1.g", "/ckpt", "/shared")
     user = environment.User("ann", "/home/ann")
-    env = environment.compose(user, {}, {"launcher": "torchrun"}, order, book, where)
+    known = environment.addresses(book)
+    env = environment.compose(user, {}, {"launcher": "torchrun"}, order, known, where)
     assert env["MASTER_ADDR"] == "10.0.0.1"
-    told = environment.peers({}, order, book, {})
+    told = environment.peers({}, 1, book, {})
     assert [node["ports"] for node in told["nodes"]] == [[80], ["90-99"]]
 
 

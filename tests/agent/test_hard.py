@@ -38,6 +38,49 @@ def test_everything_ends_in_both_network_modes(agent: Agent, network: str) -> No
     eventually(lambda: not exists(pids[0]))  # the wrapper is just leaving
 
 
+def test_what_a_killed_wrapper_of_a_node_with_cards_leaves_is_ended(
+    new_agent: Callable[[], Agent],
+) -> None:
+    """Its PID namespace is the group's, and neither session nor mark show what has escaped."""
+    agent = new_agent()
+    agent.start("--capacity", '{"gpus": [{"index": 0, "name": "X", "memory_gib": 1}]}')
+    cards = {"gpu_indices": [0]}
+    run = f"cd /; {ESCAPES}"
+    both = {"run": run, "network": "isolated", "each": [cards, {"gpu_indices": [1]}]}
+    agent.assign(("A", 30), ("B", 30), **both)
+    for name in ("A", "B"):
+        agent.stage(name, 30)
+        eventually(lambda name=name: agent.log(name) == b"up\n")
+    aside = ["/bin/sh", "-c", "env -i setsid sleep 1004 >/dev/null 2>&1 &"]  # the holder's child
+    agent.ask(op="exec", attempt=agent.id("B"), argv=aside, stdin=False)
+
+    def whole(name: str) -> list[int]:
+        found = agent_processes(agent, name)
+        return found if len(found) >= 6 else []
+
+    wrapper, *rest = eventually(lambda: whole("A"))
+    others = eventually(lambda: whole("B"))
+    os.kill(wrapper, signal.SIGKILL)
+    assert agent.end("A")[0] == "lost"
+    assert [pid for pid in rest if exists(pid)] == []
+    assert [pid for pid in others if not exists(pid)] == []
+    assert agent.attempts[agent.id("B")]["stage"] == 30
+    assert aside_of_b() != []
+    agent.assign(("A", 50), ("B", 50), **both, order={"grace": 0.1})
+    agent.end("B")
+    eventually(lambda: not aside_of_b(), "what exec left ends with its attempt")
+
+
+def aside_of_b() -> list[int]:
+    """Living `sleep 1004`, which bears no mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == b"sleep\x001004\0":
+                found.append(int(path.parent.name))
+    return found
+
+
 def agent_processes(agent: Agent, name: str) -> list[int]:
     """The wrapper of an attempt and its descendants."""
     claim = agent.home / "attempts" / agent.id(name) / "run" / "claim"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import os
+import select
 import signal
 import time
 from pathlib import Path
@@ -180,6 +181,18 @@ def test_exec_does_not_wait_for_who_still_holds_its_pipes(agent: Agent) -> None:
     agent.stop("A")
 
 
+def test_exec_waits_aside_for_a_program_that_enters_its_namespaces(agent: Agent) -> None:
+    """One that has the name of those who are on their way, for ever: it is not waited for long."""
+    agent.run("A", "printf argosy-attempt > /proc/$$/comm; echo named; read x < <(sleep 1000)")
+    eventually(lambda: agent.log("A") == b"named\n")
+    wire = Wire(agent.home, {"op": "exec", "attempt": agent.id("A"), "argv": ["cat"]})
+    wire.send({"stdin": encoded(b"early")})
+    wire.send({"stdin_end": True})
+    lines = wire.rest()
+    wire.close()
+    assert (data_of(lines, "stdout"), lines[-1]) == (b"early", {"exit_code": 0})
+
+
 def test_exec_says_why_it_cannot(agent: Agent) -> None:
     agent.assign(("A", 20), run="true")
     agent.stage("A", 20)
@@ -252,6 +265,43 @@ def test_forward_reaches_a_port_of_the_node(agent: Agent, network: str) -> None:
     wire.close()
     refused = agent.ask(op="forward", attempt=agent.id("A"), port=8124)
     assert refused[0]["error"] == "Unreachable"
+
+
+def test_a_port_that_does_not_answer_holds_up_nobody(agent: Agent) -> None:
+    code = (
+        "import socket, os, time; a = (os.environ['ARGOSY_NODE_IPS'], 8125)\n"
+        "s = socket.create_server(a, backlog=0); full = []\n"
+        "for _ in range(3):\n"  # nobody accepts, so what comes later gets no answer at all
+        "  c = socket.socket(); c.settimeout(0.3); full.append(c)\n"
+        "  try: c.connect(a)\n"
+        "  except OSError: pass\n"
+        "print('full', flush=True); time.sleep(1000)\n"
+    )
+    agent.run("A", f'{agent.python} -I -S -c "{code}"')
+    eventually(lambda: agent.log("A") == b"full\n")
+    wire = Wire(agent.home, {"op": "forward", "attempt": agent.id("A"), "port": 8125})
+    wire.sock.sendall(b"early")
+    assert agent.status()["pid"] == agent.pid
+    assert not select.select([wire.sock], [], [], 0)[0], "the agent answered it first"
+    assert wire.rest()[0]["code"] == "agent/cannot-connect"
+    wire.close()
+
+
+def test_what_is_sent_before_the_connection_is_there_arrives(agent: Agent) -> None:
+    code = (
+        "import socket, os; s = socket.create_server((os.environ['ARGOSY_NODE_IPS'], 8126));"
+        "print('up', flush=True); c = s.accept()[0]; d = b''\n"
+        "while len(d) < 200000: d += c.recv(65536)\n"
+        "c.sendall(d[::-1]); c.close()\n"
+    )
+    agent.run("A", f'{agent.python} -I -S -c "{code}"')
+    eventually(lambda: agent.log("A") == b"up\n")
+    wire = Wire(agent.home, {"op": "forward", "attempt": agent.id("A"), "port": 8126})
+    payload = os.urandom(200_000)
+    wire.sock.sendall(payload)
+    assert wire.line() == {"ok": True}
+    assert wire.file.read() == payload[::-1]
+    wire.close()
 
 
 # -- chaos and health ---------------------------------------------------------------------------

@@ -64,6 +64,14 @@ class Agent:
                     one["healthy"] = False
                     self._report([lease])
 
+    def fail(self, node: str, text: str) -> None:
+        """The program of a node ends before its time; the agent says why in `text`."""
+        for known in self.leases.values():
+            for one in known["attempts"].values():
+                if one["node"] == node:
+                    one["text"] = text
+        self.exit(node, 1)
+
     def stages(self) -> dict[str, int]:
         """How far each node's newest attempt is."""
         found = {}

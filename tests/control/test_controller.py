@@ -60,7 +60,7 @@ async def test_a_failure_is_restarted_and_told(folder: Path) -> None:
         here.bench.agents["h1"].exit("trainer-0", 3)
         await until(lambda: newest(entry.group, "trainer-0").number == 2)
         await until(lambda: newest(entry.group, "trainer-0").stage == 30)
-        assert here.store.load(entry.group.id).restarts == (("trainer-0", 1),)
+        assert here.store.load(entry.group.id).restarts == (("trainer/0", 1),)
         assert "restart-node" in codes(here, entry)
 
 
@@ -337,6 +337,22 @@ async def test_what_people_should_know_is_told_once(folder: Path) -> None:
         await until(lambda: "unkillable" in codes(here, entry))
         [told] = [e for _, e in here.store.events(entry.group.id) if e.code == "unkillable"]
         assert told == Event(told.at, "unkillable", "trainer-0", "pid 7", 1)
+
+
+async def test_what_an_agent_says_shows_no_secret(folder: Path) -> None:
+    spec = a_spec(a_task("trainer", secrets=(("KEY", "hunter2"),)))
+    async with world(folder) as here:
+        entry = await here.running(spec)
+        attempt = newest(entry.group, "trainer-0")
+        agent = here.bench.agents["h1"]
+        agent.say({
+            "type": "event", "at": 0, "lease": attempt.lease, "attempt": attempt.id,
+            "code": "log-capped", "text": "/data/hunter2/log",
+        })  # fmt: skip
+        agent.fail("trainer-0", "/data/hunter2: not there on this host")
+        await here.over(entry, "FAILED")
+        assert "hunter2" not in str(here.store.events(entry.group.id))
+        assert newest(entry.group, "trainer-0").text == "/data/***: not there on this host"
 
 
 async def test_what_an_agent_says_that_cannot_be_read_only_costs_a_new_connection(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.model.group import Group, Outcome, Phase, Stage, Verb
+from argosy.model.ids import NodeId
 from argosy.model.spec import Execution, Restart, Scope
 from argosy.testing.builders import (
     LIMITS,
@@ -134,13 +135,35 @@ def test_a_budget_is_spent_once_per_failure_and_never_exceeded(limit: int) -> No
         group = decided(group, well(group).failing("trainer-0")).group
         failures += 1
     assert failures == limit + 1
-    assert dict(group.restarts).get("trainer-0", 0) == limit
+    assert dict(group.restarts).get("trainer/0", 0) == limit
 
 
 def test_max_counts_per_node_in_scope_node() -> None:
     group = running(a_task("web", 2, restart=replace(AGAIN, scope=Scope.NODE)))
     after = decided(group, well(group).failing("web-1")).group
-    assert after.restarts == (("web-1", 1),)
+    assert after.restarts == (("web/1", 1),)
+
+
+def test_a_task_with_the_name_of_a_node_has_a_budget_of_its_own() -> None:
+    one = replace(AGAIN, max=1, scope=Scope.NODE)
+    tasks = (a_task("a", 2, restart=one), a_task("a-1", restart=replace(one, scope=Scope.TASK)))
+    group = running(*tasks)
+    group = decided(group, well(group).failing("a-1")).group
+    assert group.restarts == (("a/1", 1),)
+    seen = well(group).failing(NodeId("a-1", 0))
+    group = decided(group, seen).group
+    assert group.restarts == (("a-1", 1), ("a/1", 1))
+    assert the_node(group, NodeId("a-1", 0)).settled is None
+
+
+def test_what_an_older_record_calls_a_node_counts_on() -> None:
+    policy = replace(AGAIN, max=3, scope=Scope.NODE)
+    group = replace(running(a_task("web", 2, restart=policy)), restarts=(("web-1", 2),))
+    group = decided(group, well(group).failing("web-1")).group
+    assert group.restarts == (("web-1", 2), ("web/1", 3))
+    group = replace(group, restarts=(("web-1", 3),))
+    last = decided(group, well(group).failing("web-0")).group
+    assert last.restarts == (("web-1", 3), ("web/0", 1))
 
 
 def test_max_counts_per_task_in_scope_task() -> None:

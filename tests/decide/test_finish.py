@@ -13,6 +13,7 @@ from argosy.model.spec import EndsWith, Execution, OnFailure, Restart, Scope
 from argosy.testing.builders import (
     NOW,
     a_node,
+    a_report,
     a_spec,
     a_task,
     an_intent,
@@ -310,6 +311,16 @@ def test_a_host_that_answers_is_waited_for() -> None:
     seen = replace(well(running(), now=NOW + 60), group=group).observed()
     assert lease.id in seen.reports
     assert decided(group, seen, now=NOW + 60).group.phase is Phase.ENDING
+
+
+def test_one_blind_look_does_not_make_a_host_that_is_heard_unreachable() -> None:
+    group = ended(running())
+    lease = group.leases[0]
+    blind = Look("local", NOW + 59, blind=frozenset({lease.id}))
+    heard = an_observed(looks=[blind], reports=[a_report(lease, heard_at=NOW + 58)])
+    silent = an_observed(looks=[blind], reports=[a_report(lease, heard_at=NOW + 50)])
+    assert decided(group, heard, now=NOW + 60).group.phase is Phase.ENDING
+    assert decided(group, silent, now=NOW + 60).group.unreachable == ("h1",)
 
 
 def test_a_final_phase_never_changes() -> None:

@@ -74,8 +74,7 @@ def message(task: TaskSpec, *, grace_zero: bool = False, goal: Stage = Stage.RUN
     assign = Assign(
         "local/rack", LEASE, "h1", Serial(16, 9), (an_order(task, goal=goal),), book
     )  # fmt: skip
-    paths = {"/home/me/code": "/snapshots/abc"}
-    return compose(group, assign, paths=paths, gpu_indices=(0, 1))
+    return compose(group, assign, gpu_indices=(0, 1))
 
 
 @pytest.mark.parametrize("prefix", ["SKYPILOT_", "ARGOSY_"])
@@ -132,7 +131,7 @@ def test_the_message_is_json_with_what_the_protocol_names():
     assert told["group"]["incarnation"] == 3
     assert list(told["tasks"]) == ["PPO_Trainer"]
     task = told["tasks"]["PPO_Trainer"]
-    assert task["workdir"] == "/snapshots/abc"
+    assert task["workdir"] == "/home/me/code"
     assert task["file_mounts"] == [{"destination": "/data", "source": "/home/me/data"}]
     web = (FileMount("/w", "https://x/y"), FileMount("/b", "https://a/b", store="az", mode="COPY"))
     (fetched,) = message(a_task(file_mounts=web))["tasks"]["PPO_Trainer"]["file_mounts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import subprocess
@@ -11,13 +12,16 @@ import time
 
 import pytest
 
-from argosy.errors import CapacityError, InfraError, InputError, InputErrors, NotFound, Unreachable
+from argosy.agent.facts import gpus
+from argosy.agent.net import network, trial
+from argosy.errors import CapacityError, InfraError, InputError, InputErrors, Unreachable
 from argosy.infra.api import Breaks, Checks, HostRef, Watches
-from argosy.infra.local.agent import Launch, clean_environment
+from argosy.infra.local.agent import LOG_MAX, Launch, clean_environment
 from argosy.infra.local.cards import CardBook, identity
 from argosy.infra.local.hosts import Cards, LocalHost, card_name, cards_of, this_machine
-from argosy.infra.local.infra import Local, Pool
-from argosy.infra.registry import InfraSettings, named, open_infras
+from argosy.infra.local.infra import LOCK_TRIES, Local, Pool
+from argosy.infra.local.trial import network_found
+from argosy.infra.registry import InfraSettings, open_infras
 from argosy.model.ids import NodeId, ServerId
 from argosy.model.needs import Accelerator, Need
 from argosy.model.plan import Placement
@@ -141,6 +145,42 @@ def test_what_another_users_programs_use_is_not_free(tmp_path):
     asyncio.run(story())
 
 
+def test_a_locked_reservation_file_holds_up_no_loop(tmp_path):
+    """Another user may hold the lock for ever: what needs it is refused, the rest goes on."""
+
+    async def story():
+        infra = a_machine(tmp_path, "one")
+        await infra.acquire(wants(1, 1))
+        rounds = 0
+
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                rounds += 1
+                await asyncio.sleep(0.001)
+
+        counting = asyncio.create_task(count())
+        theirs = os.open(tmp_path / "gpus.json", os.O_RDWR)
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        for verb in (infra.offers(Need()), infra.hosts(), infra.acquire(wants(2, 1))):
+            before = rounds
+            with pytest.raises(InfraError) as caught:
+                await asyncio.wait_for(verb, 30.0)
+            assert caught.value.code == "local/reservations-locked"
+            assert rounds > before + LOCK_TRIES
+        look = await a_machine(tmp_path, "one").sightings()
+        assert {one.lease for one in look.leases} >= {wants(1, 1).lease}
+        waiting = asyncio.create_task(infra.acquire(wants(2, 1)))
+        await asyncio.sleep(0)
+        os.close(theirs)
+        await waiting  # it was locked for a moment only
+        assert infra.gpu_indices(wants(2, 1).lease) == (1,)
+        counting.cancel()
+        await infra.close()
+
+    asyncio.run(story())
+
+
 def test_a_damaged_reservation_file_is_begun_anew(tmp_path):
     async def story():
         (tmp_path / "gpus.json").write_text('{"0": 7, "x": {}, "1": {"pid": "?"}')
@@ -171,6 +211,57 @@ def test_an_agent_that_does_not_start_is_unreachable_with_its_last_words(tmp_pat
         with pytest.raises(Unreachable) as caught:
             await infra.attach(HostRef("local", "localhost"))
         assert "ends as soon as it is started" in caught.value.text
+        await infra.close()
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_ends_again_and_again_is_told_by_the_check(tmp_path):
+    """Whoever asks what works here hears of it, with what it said last."""
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho $1 $2 $3 $4: no module named agent >&2\nexit 1\n")
+    broken.chmod(0o755)
+
+    async def story():
+        infra = a_machine(tmp_path, "one", python=str(broken))
+        with pytest.raises(Unreachable, match="ends as soon as it is started"):
+            await infra.attach(HostRef("local", "localhost"))
+        health = await infra.check()
+        assert not health.works
+        told = health.problems[-1]
+        assert "ended 3 times within" in told
+        assert "no module named agent" in told
+        assert health.hints
+        await infra.close()
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_was_killed_thrice_is_told_while_the_pool_works(tmp_path):
+    async def story():
+        async with local_bench(tmp_path / "home", "local/rack") as bench:
+            host = HostRef("local/rack", "rack-0")
+            for told in (False, False, True):
+                await (await bench.infra.attach(host)).close()
+                await bench.infra.break_host("rack-0", "kill-agent")
+                await (await bench.infra.attach(host)).close()
+                health = await bench.infra.check()
+                assert health.works  # two hosts of three are sound at least
+                assert any("ended 3 times" in one for one in health.problems) == told
+
+    asyncio.run(story())
+
+
+def test_a_full_log_of_an_agent_that_never_lives_is_put_aside(tmp_path):
+    async def story():
+        infra = a_machine(tmp_path, "one")
+        log = tmp_path / "machine" / "hosts" / "localhost" / "agent.log"
+        log.parent.mkdir(parents=True)
+        log.write_bytes(b"x" * LOG_MAX + b"the last words")
+        with pytest.raises(Unreachable, match="the last words"):
+            await infra.attach(HostRef("local", "localhost"))
+        assert log.stat().st_size < 1000
+        assert log.with_name("agent.log.1").stat().st_size > LOG_MAX
         await infra.close()
 
     asyncio.run(story())
@@ -256,6 +347,20 @@ def test_a_process_that_is_killed_while_it_acquires_leaves_what_is_seen(tmp_path
     asyncio.run(story())
 
 
+def test_offers_say_which_network_the_agents_found(tmp_path):
+    """After a first agent has tried it; a trial of another boot says nothing."""
+    found = tmp_path / "trial.json"
+    assert network_found(tmp_path) == ""
+    trial.trial(str(tmp_path), "host", False)  # somebody asked for it: says nothing of the usual
+    assert network_found(tmp_path) == ""
+    answer = trial.trial(str(tmp_path), "auto", False)
+    assert network_found(tmp_path) == answer["mode"]
+    found.write_text(found.read_text().replace(network.boot_id(), "another"))
+    assert network_found(tmp_path) == ""
+    found.write_text("{")
+    assert network_found(tmp_path) == ""
+
+
 def test_the_registry_knows_the_machine_and_its_pools(tmp_path):
     configure(tmp_path)
     infras = open_infras(InfraSettings(tmp_path, ServerId("s"), time.time))
@@ -263,9 +368,6 @@ def test_the_registry_knows_the_machine_and_its_pools(tmp_path):
     assert isinstance(infras["local/rack"], Breaks)
     assert isinstance(infras["local"], Checks)
     assert isinstance(infras["local"], Watches)
-    with pytest.raises(NotFound) as caught:
-        named(infras, "aws/x")
-    assert "local/rack" in caught.value.hints[0]
 
 
 def test_a_wrong_configuration_is_an_error_of_the_registry(tmp_path):
@@ -296,6 +398,20 @@ def test_a_listing_of_cards_is_read():
     )
     assert cards_of(listing) == (Cards("H100", (0, 1), 79.6), Cards("L4", (2,), 22.5))
     assert cards_of("No devices were found\n") == ()
+
+
+def test_the_agent_reads_the_same_cards_in_the_same_way(tmp_path, monkeypatch):
+    """Neither may import the other, so each asks `nvidia-smi` itself."""
+    lines = "0, NVIDIA H100 80GB HBM3, 81920\n3, NVIDIA L4, 23034\n"
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\necho \"$*\" >> {tmp_path}/asked\nprintf '{lines}'\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    mine = [(index, one.memory_gib) for one in this_machine().cards for index in one.indices]
+    theirs = [(one["index"], round(one["memory_gib"], 1)) for one in gpus()]
+    assert sorted(mine) == theirs == [(0, 80.0), (3, 22.5)]
+    first, second = (tmp_path / "asked").read_text().splitlines()
+    assert first == second
 
 
 def test_this_machine_has_cores_and_memory():

@@ -77,7 +77,7 @@ def test_marks_find_what_nothing_else_does(tmp_path, family):
 
 
 def test_frozen_stands_still_until_it_is_thawed(tmp_path, family):
-    assert processes.freeze(tmp_path, family[0]) == set(family)
+    assert set(processes.freeze(tmp_path, family[0])) == set(family)
     wait_until(lambda: {state(pid) for pid in family} == {"T"}, "not all are stopped")
     processes.thaw(tmp_path, family[0])
     wait_until(lambda: "T" not in {state(pid) for pid in family}, "not all go on")
@@ -91,7 +91,8 @@ def test_killed_is_gone_frozen_or_not(tmp_path, family):
 
 def test_a_trial_that_was_interrupted_leaves_no_network(tmp_path, family):
     code = "import time; time.sleep(1000)"
-    words = [sys.executable, "-c", code, "argosy-net", f"trial-{family[0]}"]
+    mark = f"trial-{family[0]}-{processes.started(family[0])}"
+    words = [sys.executable, "-c", code, "argosy-net", mark]
     with subprocess.Popen(words, start_new_session=True) as holder:
         cmdline = Path(f"/proc/{holder.pid}/cmdline")  # the kernel fills it a moment after exec
         wait_until(lambda: b"argosy-net" in cmdline.read_bytes(), "it is not executed")

@@ -1,7 +1,8 @@
 """A home with a real server and agents, whose processes can be killed at a chosen system call.
 
-A point is (process, system call, count): `strace` attaches to that one process and kills it with
-SIGKILL at the entry of the call. A point that is not reached in time becomes a kill at that moment.
+A point is (process, system call, count): `strace` attaches to all threads of that one process and
+kills it with SIGKILL at the entry of the call. A point that is not reached in time becomes a kill
+at that moment. Where there is no `strace`, a point is a moment (`.ci/run` installs it).
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -98,12 +101,16 @@ class Bench:
         return _pid(self.home / "infra/local/machine/hosts/localhost/agent.json")
 
     def wrappers(self) -> list[int]:
-        """The pids of wrappers: whoever holds an attempt's `alive` open and is named so."""
-        found = []
+        """The pids of wrappers: whoever holds an attempt's `alive` open and is named so.
+
+        Its child that is about to become the program does so too; to kill that one is no loss of a
+        wrapper but an end of the program like any other.
+        """
+        found = set()
         for pid, line in processes_of(self.home):
             if "launch()" in line and pid not in (self.server(), self.agent()) and _holds(pid):
-                found.append(pid)
-        return sorted(found)
+                found.add(pid)
+        return sorted(pid for pid in found if _parent(pid) not in found)
 
     def launcher(self) -> int:
         """The pid of the agent's launcher; 0 when there is none."""
@@ -113,7 +120,7 @@ class Bench:
                 return pid
         return 0
 
-    def strike(self, trigger: Callable[[], object]) -> str:
+    def strike(self, trigger: Callable[[], object]) -> None:
         """Kill one process at a drawn point while `trigger` makes things happen."""
         chance = self.chance
         who = chance.choice(("server", "server", "agent", "agent", "wrapper", "launcher"))
@@ -121,11 +128,16 @@ class Bench:
         pid = self._target(who)
         if not pid:
             trigger()
-            return ""
+            return
         if who == "wrapper":
             calls, count = "wait4,openat,write,rename,close,chdir", chance.randint(1, 5)
+        point = f"{who} at {calls.partition(',')[0]}... {count}"
+        if shutil.which("strace") is None:
+            point = self._kill_amid(pid, trigger)
+            self.struck.append(f"{who} {point}")
+            return
         tracer = subprocess.Popen(
-            ["strace", "-qq", "-o", "/dev/null", "-p", str(pid),
+            ["strace", "-qq", "-o", "/dev/null", "-p", ",".join(_threads(pid)),
              "-e", f"inject={calls}:signal=KILL:when={count}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -137,9 +149,16 @@ class Bench:
             tracer.wait(10)
             if _alive(pid):
                 os.kill(pid, signal.SIGKILL)
-        point = f"{who} at {calls.partition(',')[0]}... {count}"
         self.struck.append(point)
-        return point
+
+    def _kill_amid(self, pid: int, trigger: Callable[[], object]) -> str:
+        """Kill it at a drawn moment while `trigger` makes things happen; the moment in words."""
+        after = self.chance.uniform(0.0, 0.5)
+        killer = threading.Timer(after, lambda: _alive(pid) and os.kill(pid, signal.SIGKILL))
+        killer.start()
+        trigger()
+        killer.join()
+        return f"after {after:.3f} s"
 
     def _target(self, who: str) -> int:
         if who == "wrapper":
@@ -171,6 +190,14 @@ def _alive(pid: int) -> bool:
     except OSError:
         return False
     return state != b"Z"
+
+
+def _threads(pid: int) -> list[str]:
+    """The ids of its threads, itself first; those that it starts later are not among them."""
+    try:
+        return [str(pid), *(one for one in os.listdir(f"/proc/{pid}/task") if one != str(pid))]
+    except OSError:
+        return [str(pid)]
 
 
 def _parent(pid: int) -> int:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from argosy.errors import Unreachable
-from argosy.infra.api import Health, HostRef, HostView, Stream
+from argosy.infra.api import Health, HostRef, HostView, LogEnd, Stream
 from argosy.infra.local.agent import SocketStream
 from argosy.model.action import LeaseRequest
 from argosy.model.group import Stage
-from argosy.model.ids import LeaseId
+from argosy.model.ids import AttemptId, LeaseId
 from argosy.model.needs import Capacity, Need
 from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
@@ -73,7 +73,11 @@ class ScriptedInfra:
         self.broken: list[str] = []  # what was broken on purpose
         self.files: dict[str, bytes] = {}
         self.deaf = False  # no stream can be opened
+        self.frozen = False  # streams are taken and nothing is said on them
+        self.refusal: dict[str, str] = {}  # what `logs` is answered with, instead of a log
+        self.disk: dict[str, bytes] = {}  # node -> its log, as it can be read without the agent
         self.open_streams = 0
+        self.streams_taken = 0
         self.log_bytes = 0  # sent in answer to `logs`
         self._serials: dict[str, list[int]] = {}
         self._control: list[Stream] = []
@@ -134,6 +138,10 @@ class ScriptedInfra:
     async def hosts(self) -> Sequence[HostView]:
         return [HostView(HOST, ROOM, ROOM, "up", tuple(sorted(self.leases)))]
 
+    async def log_end(self, host: str, attempt: AttemptId, most: int) -> LogEnd | None:
+        data = self.disk.get(str(self.programs[attempt].order["node"]), b"")
+        return LogEnd(100, 5.0, data[-most:]) if data else None
+
     async def break_host(self, host: str, what: str) -> None:
         self.broken.append(f"{host} {what}")
 
@@ -141,8 +149,12 @@ class ScriptedInfra:
 
     async def _serve(self, stream: Stream) -> None:
         self.open_streams += 1
+        self.streams_taken += 1
         try:
             wish = json.loads(await stream.readline())
+            if self.frozen and wish["op"] != "control":
+                await stream.read()
+                return
             program = self.programs.get(wish.get("attempt", ""))
             if wish["op"] != "control" and program is None:
                 await _say(stream, error="NotFound", code="agent/no-attempt", text="no attempt")
@@ -158,6 +170,9 @@ class ScriptedInfra:
             await stream.close()
 
     async def _logs(self, stream: Stream, wish: Any, program: Program) -> None:
+        if self.refusal:
+            await _say(stream, **self.refusal)
+            return
         offset, position, index = int(wish.get("offset") or 0), 0, 0
         while True:
             waiting = program.grown

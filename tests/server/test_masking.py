@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from argosy.errors import InputError
 from argosy.model import codec
 from argosy.model.codec import MASK
 from argosy.model.spec import Workdir
-from argosy.server.masking import masked, masked_data
+from argosy.server.masking import masked, masked_data, masked_errors
 from argosy.testing.builders import a_spec, a_task
 
 FILE = """\
@@ -53,3 +54,12 @@ def test_a_secret_that_was_put_into_a_path_is_masked_there() -> None:
 @pytest.mark.parametrize("text", ["", "a: [", "secrets: 3", "secrets: [A, B]", "- x"])
 def test_any_text_is_taken(text: str) -> None:
     assert masked(text, a_spec()) == text
+
+
+def test_an_error_about_a_path_shows_no_secret() -> None:
+    spec = a_spec(a_task("a", secrets=(("T", "sosecret"),)))
+    with pytest.raises(InputError) as caught, masked_errors(spec):
+        raise InputError("/data/sosecret is not there", code="files/missing", hint="ls /sosecret")
+    assert str(caught.value) == caught.value.text == f"/data/{MASK} is not there"
+    assert caught.value.hints == (f"ls /{MASK}",)
+    assert caught.value.code == "files/missing"

@@ -144,6 +144,94 @@ async def test_an_agent_that_cannot_be_reached_is_told_not_waited_for(folder: Pa
         assert "cannot be read" in lines[0]["note"]
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents are asked soon whether they are there."""
+    monkeypatch.setattr("argosy.server.logs.SILENT_S", 0.2)
+    monkeypatch.setattr("argosy.server.logs.KNOCK_S", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_frozen_agent_is_told_and_its_log_read_from_the_disk(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.infra.write("trainer-0", b"one\n", at=1.0)
+        rig.infra.frozen = True
+        (line,) = await rig.lines("groups/demo/logs?task=trainer")
+        assert line["note"] == "the log of trainer-0 cannot be read: host h1 does not answer"
+        rig.infra.disk["trainer-0"] = b"one\ntwo\nthree"
+        note, *chunks = await rig.lines("groups/demo/logs?task=trainer")
+        assert note["note"].startswith("host h1 does not answer: what follows is the end")
+        assert text_of(chunks) == [("trainer-0@1", "one\ntwo\nthree")]
+        note, chunk = await rig.lines("groups/demo/logs?task=trainer&tail=2")
+        assert text_of([chunk]) == [("trainer-0@1", "two\nthree")]
+        assert chunk["offset"] == 104
+        (line,) = await rig.lines("groups/demo/logs?task=trainer&grep=t")
+        assert "cannot be read" in line["note"]  # to filter is the agent's work
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_following_a_frozen_agent_says_so_once_and_goes_on_after_it(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        await rig.infra.write("trainer-0", b"one\n", at=1.0)
+        logs = rig.stream("groups/demo/logs?follow=1&task=trainer")
+        assert await chunk(logs) == ("trainer-0@1", "one\n")
+        rig.infra.frozen = True
+        await rig.infra.close()  # the streams that were open before
+        line = await logs.next()
+        assert line is not None
+        assert "host h1 does not answer" in line["note"]
+        rig.infra.frozen = False
+        await rig.infra.write("trainer-0", b"two\n", at=2.0)
+        assert await chunk(logs) == ("trainer-0@1", "two\n")
+        await end_all(rig)
+        assert await logs.next() is None
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_quiet_log_is_no_frozen_agent(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        logs = rig.stream("groups/demo/logs?follow=1&task=trainer")
+        before = rig.infra.streams_taken
+        await rig.until(lambda: rig.infra.streams_taken >= before + 4)  # asked and answered
+        await rig.infra.write("trainer-0", b"late\n", at=2.0)
+        assert await chunk(logs) == ("trainer-0@1", "late\n")
+        await end_all(rig)
+        assert await logs.next() is None
+
+
+async def test_what_an_agent_cannot_read_is_a_sentence(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        rig.infra.refusal = {"error": "InfraError", "code": "agent/log-unreadable", "text": "EIO"}
+        logs = rig.stream("groups/demo/logs?follow=1&task=trainer")
+        line = await logs.next()
+        assert line is not None
+        assert line["note"] == "the log of trainer-0 cannot be read: EIO"
+        await end_all(rig)
+        assert await logs.next() is None
+        follow = rig.stream("groups/demo/logs?follow=1&task=worker&index=0")
+        line = await follow.next()
+        assert line is not None
+        assert "EIO" in line["note"]
+        assert await follow.next() is None
+
+
+@pytest.mark.parametrize("query", ["", "&follow=1"])
+async def test_a_pattern_that_an_agent_refuses_is_the_readers_error(
+    folder: Path, query: str
+) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        rig.infra.refusal = {
+            "error": "InputError", "code": "agent/grep-too-slow", "text": "it takes too long",
+        }  # fmt: skip
+        with pytest.raises(InputError, match="it takes too long"):
+            await rig.lines(f"groups/demo/logs?task=trainer&grep=x{query}")
+
+
 @pytest.mark.parametrize("query", ["", "?follow=1"])
 async def test_a_slow_reader_holds_the_agents_back(folder: Path, query: str) -> None:
     async with a_server(folder) as rig:

@@ -100,8 +100,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a budget is never spent",
         "failure",
-        "spent[renewal.unit] = spent.get(renewal.unit, 0) + 1",
-        "spent[renewal.unit] = spent.get(renewal.unit, 0)",
+        "spent = {renewal.unit: _spent(draft, renewal.unit, node.id) + 1}",
+        "spent = {renewal.unit: _spent(draft, renewal.unit, node.id)}",
     ),
     Mutation(
         "a failure is restarted without a policy",
@@ -211,7 +211,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a host that answers is given up",
         "finish",
-        "    return not draft.heard(lease.id) or draft.look(lease) is None\n",
+        "    return not draft.heard(lease.id)\n",
         "    return True\n",
     ),
     Mutation(

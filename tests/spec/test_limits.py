@@ -8,6 +8,7 @@ import time
 
 from argosy.spec.keys.model import MAX_NODES, MAX_TASKS
 from argosy.spec.source.file import MAX_DEPTH, MAX_FILE_BYTES, MAX_LINE_BYTES
+from argosy.spec.task import PATTERN_MOST
 from tests.spec.reading import errors, group
 
 PARALLEL = "name: g\nexecution: parallel\n"
@@ -107,3 +108,15 @@ def test_reading_needs_no_heavy_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_megabyte_of_blank_lines_in_a_script_is_read():
+    # A lint that looked for its words anew from each of them would take hours.
+    assert len(group("run: |\n  echo a\n" + "\n" * 1_000_000 + "  echo b\n").tasks) == 1
+
+
+def test_a_regular_expression_that_no_agent_searches_is_an_error():
+    text = "run: x\nready: {log: " + "a" * (PATTERN_MOST + 1) + "}\n"
+    (error,) = errors(text)
+    assert error.code == "spec/regular-expression"
+    assert len(group("run: x\nready: {log: " + "a" * PATTERN_MOST + "}\n").tasks) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from argosy.errors import CapacityError, InputErrors, Place
 from argosy.spec import Warning_, render
-from tests.spec.reading import read
+from tests.spec.reading import errors, read, said
 
 BAD = """\
 name: rl
@@ -84,3 +84,47 @@ def test_text_of_the_file_cannot_steer_the_terminal():
     with pytest.raises(InputErrors) as caught:
         read('run: x\n"\\e[2J": 1\n')
     assert "\x1b" not in render(caught.value, (), False)
+
+
+BROKEN = """\
+# three documents are broken, one is not
+name: rl
+execution: parallel
+---
+name: one
+run: "not closed
+---
+name: two
+envs: {A: x
+run: y
+---
+name: three
+run: x
+name: again
+---
+name: four
+  run: x
+"""
+
+
+def test_every_document_that_is_not_yaml_is_an_error_in_one_go():
+    found = errors(BROKEN)
+    assert said(found) == [
+        "6:6 open-quote",
+        "10:4 not-yaml",
+        "14:1 duplicate-key",
+        "17:6 not-yaml",
+    ]
+    assert [error.place.source for error in found][-1] == "  run: x"
+
+
+def test_a_template_that_is_no_yaml_is_one_error_whatever_else_it_looks_like():
+    found = errors(
+        "name: a\n{% if x %}\nrun: x\n---\nname: b\n{% if y %}\n---\nname: c\n  run: x\n"
+    )
+    assert said(found) == ["2:1 template"]
+
+
+@pytest.mark.parametrize("text", ["--- {\n", "---\n---\n[\n", "a: [\n---", "---\na: 'x\n---\n"])
+def test_broken_text_always_has_a_place(text):
+    assert all(error.place is not None for error in errors(text))

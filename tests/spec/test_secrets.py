@@ -63,3 +63,29 @@ def test_specs_and_overrides_print_no_secret():
     assert "hunter2" not in repr(
         Overrides(secrets=(("A", "hunter2"),), environ=(("B", "hunter2"),))
     )
+
+
+KEY = "hunter2-" * 5  # longer than what a message quotes of it
+PUT_IN = [
+    "file_mounts:\n  ${KEY}: ./a\n  ${KEY}/: ./b\n",
+    "file_mounts:\n  s3://${KEY}${KEY}: ./a\n",
+    "workdir: s3://x${KEY}${KEY}\n",
+    "volumes:\n  ${KEY}${KEY}: vol\n",
+    "service: {readiness_probe: {path: /, initial_delay_seconds: '${KEY}'}}\n",
+]
+
+
+@pytest.mark.parametrize("text", PUT_IN)
+def test_a_secret_that_was_put_into_a_path_is_in_no_error(text):
+    found = errors(f"run: x\n{text}secrets:\n  KEY: {KEY}\n")
+    shown = render(found, (), False) + str([error.fields() for error in found])
+    assert "hunter2" not in shown
+    assert "***" in shown
+
+
+def test_what_is_not_carried_out_shows_no_secret():
+    parsed = read(f"run: x\nfile_mounts: {{/a: 's3://b/$KEY'}}\nsecrets: {{KEY: {KEY}}}\n")
+    assert parsed.spec.tasks[0].file_mounts[0].source == f"s3://b/{KEY}"
+    (sentence,) = parsed.spec.tasks[0].not_carried_out
+    assert "s3://b/***" in sentence
+    assert "hunter2" not in sentence

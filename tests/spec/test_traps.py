@@ -111,6 +111,7 @@ RIGHT = {
     "list-not-indented": [],
     "memory-units": [],
     "mount-buckets": [],
+    "mount-local-source": [],
     "mounts": [],
     "names-with-capitals": [],
     "no-final-newline": [],
@@ -275,6 +276,26 @@ def test_buckets_are_checked_and_said_not_to_be_carried_out():
     )
     assert len(task.not_carried_out) == 2
     assert "s3://weights/llama-7b" in task.not_carried_out[0]
+
+
+def test_a_local_source_in_a_map_is_a_copy_and_no_bucket():
+    task = tasks_of("mount-local-source")["m"]
+    assert task.file_mounts == (
+        FileMount("/data", "/work/code/data"),
+        FileMount("/cache", "/work/code/cache"),
+        FileMount("/named", "/work/code/named"),
+        FileMount("/several/a.txt", "/work/code/a.txt"),
+        FileMount("/several/parts", "/work/code/parts"),
+        FileMount("/web", "https://example.com/web.txt"),
+    )
+    cache, named = task.not_carried_out
+    assert cache == (
+        "`/cache` is a copy of /work/code/cache: what a node writes there stays on the node"
+    )
+    assert named == (
+        "`/named` is a copy of /work/code/named: no bucket `mine` is made of it, and what a node"
+        " writes there stays on the node"
+    )
 
 
 def test_images_with_and_without_docker():

@@ -80,13 +80,16 @@ def test_reason_of_the_group_is_not_told_of_a_running_node() -> None:
     assert view.tasks[0].nodes[0].waits_for == ""
 
 
-def test_ready_node_names_the_conditions_that_do_not_hold() -> None:
-    wanted = (("a", Condition.HEALTHY), ("b", Condition.STARTED), ("a", Condition.SUCCEEDED))
-    group = a_running_group(a_task("a"), a_task("b"), a_task("c", depends_on=wanted))
-    group = with_attempt(group, "a-0", healthy=False)
-    group = with_attempt(group, "c-0", stage=Stage.READY, goal=Stage.READY)
+def test_a_node_that_is_ready_before_its_gang_names_what_it_will_wait_for() -> None:
+    wanted = (("a", Condition.HEALTHY), ("b", Condition.STARTED))
+    tasks = (a_task("a"), a_task("b"), a_task("c", depends_on=wanted))
+    group = a_running_group(*tasks, stage=Stage.READY)
+    group = with_node(group, "c-0", asked=False)
     node = overview(group, (), {}, NOW).tasks[2].nodes[0]
-    assert node.waits_for == "a to be healthy, a to be succeeded"
+    assert node.waits_for == "a to be healthy, b to be started"
+    assert node.waits_since > 0
+    again = overview(with_node(group, "c-0", asked=True), (), {}, NOW).tasks[2].nodes[0]
+    assert again.waits_for == ""  # `depends_on` is not asked again
     assert node.waits_since == NOW - 55
 
 
@@ -181,9 +184,11 @@ def test_root_without_an_attempt_tells_its_cause() -> None:
 
 def test_restarts_spent_tell_the_budget() -> None:
     spec = a_spec(a_task("trainer", 2, restart=Restart(max=3)), restarts=1)
-    group = a_group(spec=spec, restarts=(("trainer-1", 2), ("*", 1)))
+    group = a_group(spec=spec, restarts=(("trainer/1", 2), ("*", 1)))
     spent = overview(group, (), {}, NOW).restarts_spent
-    assert [(one.unit, one.spent, one.most) for one in spent] == [("trainer-1", 2, 3), ("*", 1, 1)]
+    assert [(one.unit, one.spent, one.most) for one in spent] == [("trainer/1", 2, 3), ("*", 1, 1)]
+    older = a_group(spec=spec, restarts=(("trainer-1", 2),))
+    assert overview(older, (), {}, NOW).restarts_spent[0].most == 3
     by_task = a_group(spec=spec, restarts=(("*trainer", 2),))
     assert overview(by_task, (), {}, NOW).restarts_spent[0].most == 3
 

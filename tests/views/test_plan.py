@@ -31,12 +31,6 @@ def test_no_plan_shows_why_and_what_each_node_needs() -> None:
     assert (view.tasks[0].nodes[0].infra, view.tasks[0].nodes[0].need) == ("", "99 cpus or 98 cpus")
 
 
-def test_what_is_not_carried_out_is_a_warning() -> None:
-    spec = a_spec(a_task("trainer", not_carried_out=("`s3://x` is not mounted yet",)))
-    view = plan_view(spec, Plan(ZERO, (a_placement(),)))
-    assert view.warnings == ('task "trainer": `s3://x` is not mounted yet',)
-
-
 def test_names_are_not_shown_where_there_are_none() -> None:
     view = plan_view(a_spec(inter_connection=False), Plan(ZERO, (a_placement(),)))
     assert view.tasks[0].nodes[0].host_name == ""

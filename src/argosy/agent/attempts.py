@@ -16,11 +16,12 @@ from typing import Any, Callable, Dict, List, Optional, Set
 from . import decide, facts
 from .decide import Order, Seen, Situation, Stage, Step
 from .groups import Group
-from .guests import Guest, Inside, Size
+from .guests import Entering, Guest, Inside, Size
 from .health import Health
 from .logs.log import Change, Log
 from .loop import Timer
 from .naming import digest, safe_name
+from .net import isolated
 from .place import Place
 from .prepare import Preparation
 from .processes import folder as folders
@@ -53,12 +54,15 @@ class Attempt:
         self._loop = place.loop
         self._health = Health(place, group, record["order"]["node"], self.log)
         self._health.on_change = lambda: self.on_change()
+        self._health.on_event = lambda code, text: self.on_event(code, text)
         self._preparation: Optional[Preparation] = None
         self._problem = self._problem_text = ""
         self._log: Optional[Log] = None
         self._sweeping: Optional[Timer] = None
         self._stopped_with: Dict[str, float] = {}
         """Part -> the grace with which its stop was ordered."""
+        self._entering: Dict[int, float] = {}
+        """Pid of a program -> since when it is seen entering its namespaces."""
         self._stuck = ""
         self._advancing = False
 
@@ -141,7 +145,12 @@ class Attempt:
 
     def _execution(self, part: str) -> Execution:
         folder = os.path.join(self.folder, part)
-        return Execution(self._loop, self.place.launcher, folder, self.id, keeps=part == "setup")
+        made = Execution(self._loop, self.place.launcher, folder, self.id, keeps=part == "setup")
+        made.strays = self._strays
+        return made
+
+    def _strays(self) -> List[int]:
+        return isolated.strays(self.record.get("spec") or {})
 
     def advance(self) -> None:
         """Do all that can be done now."""
@@ -337,7 +346,7 @@ class Attempt:
         """The reservation lives as long as the wrapper, also without the agent."""
         if self.run is not None and self.run.claim is not None:
             indices = self.order.get("gpu_indices") or []
-            self.place.gpus.take(indices, self.id, self.run.claim.wrapper)
+            self.place.gpus.hand_on(indices, self.id, self.run.claim.wrapper)
 
     def _report_stuck(self) -> None:
         for execution in (self.setup, self.run):
@@ -373,21 +382,27 @@ class Attempt:
     # -- guests ---------------------------------------------------------------------------------
 
     def inside(self) -> Inside:
-        """Where a guest would run. Raises LookupError when nothing of the attempt runs."""
+        """Where a guest would run. Raises LookupError when nothing of the attempt runs, Entering
+        while its program is on the way there (for EXEC_WAIT at most, whatever it calls itself).
+        """
         for execution in (self.run, self.setup):
             if execution is not None and execution.claim is not None and not execution.exit:
-                env = folders.read_environment(execution.folder)
                 pid = execution.claim.program.pid
-                deadline = self._loop.now() + EXEC_WAIT
-                while tree.command_name(pid) == LAUNCHER_NAME and self._loop.now() < deadline:
-                    time.sleep(0.001)  # it is just entering its namespaces
+                if tree.command_name(pid) == LAUNCHER_NAME:
+                    now = self._loop.now()
+                    if now < self._entering.setdefault(pid, now) + EXEC_WAIT:
+                        raise Entering
+                env = folders.read_environment(execution.folder)
                 return Inside(pid, env, str(self.record["work"]), self.record.get("spec"))
         raise LookupError("nothing of %s runs now" % self.id)
 
     def invite(
         self, argv: List[str], size: Optional[Size], env: Optional[Dict[str, str]] = None
     ) -> Guest:
-        """Run a command inside, on a terminal of that size if any. Raises LookupError, OSError."""
+        """Run a command inside, on a terminal of that size if any.
+
+        Raises LookupError, OSError, Entering.
+        """
         inside = self.inside()
         inside.env.update(env or {})
         if not self.record.get("guests"):
@@ -403,7 +418,7 @@ class Attempt:
         self.guests.discard(guest)
 
     def _sweep(self) -> None:
-        """End guests and what they left behind: whatever bears the mark."""
+        """End guests and what they left behind: whatever bears the mark, or is in the node."""
         if self._sweeping is not None:
             return
         for guest in list(self.guests):
@@ -411,7 +426,7 @@ class Attempt:
             guest.close()
             self.guests.discard(guest)
         mark = "ARGOSY_MARK=" + self.id
-        if tree.kill_all(tree.with_marks([mark])[mark]):
+        if tree.kill_all(tree.with_marks([mark])[mark].union(self._strays())):
             self._sweeping = self._loop.after(SWEEP_PAUSE, self._sweep_again)
         else:
             self.record["guests"] = False
@@ -441,7 +456,9 @@ class Attempt:
             if execution is None or execution.claim is None or execution.phase is Phase.OVER:
                 continue
             if what == "kill":
-                hit += tree.send(execution.claim.program.pid, number) if not execution.exit else 0
+                program = execution.claim.program
+                if not execution.exit and tree.alive(program):
+                    hit += tree.send(program.pid, number)
             elif what == "freeze":
                 hit += len(tree.freeze(execution.processes))
             else:

@@ -16,6 +16,7 @@ def facts(home: str, shared: str) -> int:
 
     os.makedirs(shared, mode=0o700, exist_ok=True)
     found = host.host_facts(home)
+    trial.clear(shared)
     found["network"] = trial.trial(shared)
     print(json.dumps(found))
     return 0

@@ -45,12 +45,35 @@ class Where:
     gpus_on_host: int = 0
 
 
+@dataclass(frozen=True)
+class Addresses:
+    """What the environment says of an address book, made once for all programs of a group."""
+
+    hosts: Dict[str, str]
+    """ARGOSY_HOST_TASK_INDEX of every node whose address is known."""
+    by_task: Dict[str, List[str]]
+    """The addresses of a task's nodes in their order, "" for one that is not known."""
+
+
+def addresses(book: Mapping[str, Any]) -> Addresses:
+    """The addresses of the protocol's BOOK that are known so far."""
+    hosts: Dict[str, str] = {}
+    by_task: Dict[str, List[str]] = {}
+    for node in sorted(book.get("nodes") or [], key=lambda node: (node["task"], node["index"])):
+        address = node.get("address") or ""
+        by_task.setdefault(node["task"], []).append(address)
+        if address:
+            name = "".join(c if c.isalnum() else "_" for c in node["task"]).upper()
+            hosts["ARGOSY_HOST_%s_%d" % (name, node["index"])] = address
+    return Addresses(hosts, by_task)
+
+
 def compose(
     user: User,
     group: Mapping[str, Any],
     task: Mapping[str, Any],
     order: Mapping[str, Any],
-    book: Mapping[str, Any],
+    known: Addresses,
     where: Where,
 ) -> Dict[str, str]:
     """The whole environment of one attempt; dictionaries as the protocol has them."""
@@ -65,10 +88,12 @@ def compose(
     if user.zone:
         env["TZ"] = user.zone
     env.update(_facts(group, task, order))
-    env.update(_addresses(order, book))
-    master = _master(task, order, book)
-    if master:
-        env["MASTER_ADDR"] = master
+    own = known.by_task.get(str(order["task"]), [])
+    for prefix in BOTH:
+        env[prefix + "NODE_IPS"] = env[prefix + "SETUP_NODE_IPS"] = "\n".join(own)
+    env.update(known.hosts)
+    if task.get("launcher") == "torchrun" and own and own[0]:
+        env["MASTER_ADDR"] = own[0]
     env.update({name: str(value) for name, value in (task.get("env") or {}).items()})
     env.update({name: str(value) for name, value in (task.get("secrets") or {}).items()})
     env.update({name: str(value) for name, value in (order.get("env") or {}).items()})
@@ -119,42 +144,18 @@ def _facts(
     return env
 
 
-def _addresses(order: Mapping[str, Any], book: Mapping[str, Any]) -> Dict[str, str]:
-    """The addresses that are known so far."""
-    env: Dict[str, str] = {}
-    nodes = sorted(book.get("nodes") or [], key=lambda node: (node["task"], node["index"]))
-    own = [n.get("address") or "" for n in nodes if n["task"] == order["task"]]
-    for prefix in BOTH:
-        env[prefix + "NODE_IPS"] = env[prefix + "SETUP_NODE_IPS"] = "\n".join(own)
-    for node in nodes:
-        if node.get("address"):
-            name = "".join(c if c.isalnum() else "_" for c in node["task"]).upper()
-            env["ARGOSY_HOST_%s_%d" % (name, node["index"])] = node["address"]
-    return env
-
-
-def _master(task: Mapping[str, Any], order: Mapping[str, Any], book: Mapping[str, Any]) -> str:
-    """MASTER_ADDR, where the task's launcher reads it: the head's address; "" while unknown."""
-    if task.get("launcher") != "torchrun":
-        return ""
-    heads = [n for n in book.get("nodes") or [] if n["task"] == order["task"] and not n["index"]]
-    return str(heads[0].get("address") or "") if heads else ""
-
-
 def peers(
     group: Mapping[str, Any],
-    order: Mapping[str, Any],
+    incarnation: int,
     book: Mapping[str, Any],
     address_by_balanced: Mapping[str, str],
 ) -> Dict[str, Any]:
-    """The content of the peers file, as one node sees it."""
+    """The content of the peers file, but for `self`, which is another for each node."""
     keys = ("task", "index", "name", "address", "attempt", "live", "healthy")
     nodes = [
         dict({key: node.get(key) for key in keys}, ports=node.get("ports") or [])
         for node in book.get("nodes") or []
     ]
-    me = [n for n in nodes if n["task"] == order["task"] and n["index"] == order["index"]]
-    own = {key: me[0][key] for key in ("task", "index", "name", "address")} if me else {}
     balanced = [
         {
             "task": entry["task"],
@@ -167,8 +168,7 @@ def peers(
     return {
         "version": book.get("version", 0),
         "group": group.get("name", ""),
-        "incarnation": order["incarnation"],
-        "self": own,
+        "incarnation": incarnation,
         "nodes": nodes,
         "balanced": balanced,
     }

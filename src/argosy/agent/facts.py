@@ -8,11 +8,12 @@ import os
 import platform
 import shutil
 import socket
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .processes.tree import stat_of
 
 GIB = float(1 << 30)
+SMI_SECONDS = 20
 _TICK = float(os.sysconf("SC_CLK_TCK"))
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -49,27 +50,54 @@ def memory_gib() -> float:
 
 
 def gpus(command: str = "nvidia-smi") -> List[Dict[str, Any]]:
-    """The GPUs as `nvidia-smi` lists them; [] where there is none, or no answer in 20 s."""
+    """The GPUs as `nvidia-smi` lists them; [] where there is none, or no answer in time. Blocks."""
+    found = []
+    for index, name, memory in _cards(command, "name", "memory.total"):
+        if memory.replace(".", "").isdigit():
+            memory_gib = round(float(memory) / 1024.0, 2)
+            found.append({"index": int(index), "name": name, "memory_gib": memory_gib})
+    return found
+
+
+def gpu_usage(command: str = "nvidia-smi") -> List[Dict[str, Any]]:
+    """What the GPUs are used for now: `percent` of the time, and `memory_gib`; None where a card
+    does not say. Blocks.
+    """
+    return [
+        {
+            "index": int(index), "percent": _number(percent),
+            "memory_gib": _number(memory, 1024.0),
+        }
+        for index, percent, memory in _cards(command, "utilization.gpu", "memory.used")
+    ]  # fmt: skip
+
+
+def _number(text: str, unit: float = 1.0) -> Optional[float]:
+    """A number that may also be `[N/A]`."""
+    try:
+        return round(float(text) / unit, 2)
+    except ValueError:
+        return None
+
+
+def _cards(command: str, *fields: str) -> List[List[str]]:
+    """For each card its index and these fields; [] when there is no answer in SMI_SECONDS."""
     path = shutil.which(command)
     if path is None:
         return []
     import subprocess  # here only: it would cost every agent a megabyte
 
-    query = [path, "--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits"]
+    query = [path, "--query-gpu=" + ",".join(("index", *fields)), "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(
             query, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            timeout=20, check=True,
+            timeout=SMI_SECONDS, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return []
-    found = []
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
-        parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 3 and parts[0].isdigit() and parts[2].replace(".", "").isdigit():
-            memory = round(float(parts[2]) / 1024.0, 2)
-            found.append({"index": int(parts[0]), "name": parts[1], "memory_gib": memory})
-    return found
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    rows = [[part.strip() for part in line.split(",")] for line in lines]
+    return [row for row in rows if len(row) == 1 + len(fields) and row[0].isdigit()]
 
 
 def usage(pids: Iterable[int]) -> Tuple[float, int]:

@@ -13,6 +13,7 @@ import shutil
 import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
+from . import environment
 from .child import Child
 from .loop import Loop
 from .naming import safe_name
@@ -46,6 +47,8 @@ class Group:
         """Set once this agent has left the group."""
         self._proxied = ""
         self._full: Optional[Tuple[Any, Any, Dict[str, Any]]] = None
+        self._addresses: Optional[environment.Addresses] = None
+        self._peers: Dict[int, str] = {}
 
     @property
     def names_work(self) -> bool:
@@ -70,7 +73,28 @@ class Group:
                 for node in self.book["nodes"]
             ]
             known = self._full = (self.book, self.network, dict(self.book, nodes=nodes))
+            self._addresses, self._peers = None, {}
         return known[2]
+
+    def addresses(self) -> environment.Addresses:
+        """What a program's environment says of its peers."""
+        book = self.full_book()
+        if self._addresses is None:
+            self._addresses = environment.addresses(book)
+        return self._addresses
+
+    def peers(self, node: str, incarnation: int) -> Tuple[Dict[str, Any], str]:
+        """What the peers file says of the node itself, and the JSON text of all else in it.
+
+        The text is the same object as long as it says the same.
+        """
+        book = self.full_book()
+        if incarnation not in self._peers:
+            value = environment.peers(self.facts, incarnation, book, self.balanced_addresses())
+            self._peers[incarnation] = json.dumps(value)
+        keys = ("task", "index", "name", "address")
+        own = [{key: one.get(key) for key in keys} for one in book["nodes"] if one["node"] == node]
+        return (own[0] if own else {}), self._peers[incarnation]
 
     def address(self, node: str) -> str:
         """The address of a node here, "" while there is none."""

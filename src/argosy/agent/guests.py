@@ -20,8 +20,14 @@ from .loop import Loop
 from .net import enter
 
 KILL_AFTER = 2.0
+ENTERING_AGAIN = 0.005
+"""Seconds until one asks again after `Entering`."""
 Size = Tuple[int, int]
 """Rows and columns of a terminal."""
+
+
+class Entering(Exception):
+    """The program is just entering its namespaces: ask again in a moment."""
 
 
 @dataclass(frozen=True)

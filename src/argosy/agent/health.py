@@ -7,7 +7,7 @@ import signal
 from typing import Any, Callable, Dict, List, Optional
 
 from .groups import Group
-from .guests import Guest, Size
+from .guests import ENTERING_AGAIN, Entering, Guest, Size
 from .logs.log import CHUNK, Log
 from .place import Place
 from .probes import Answered, LogMatch, Ready, Watch, read_ready
@@ -15,6 +15,11 @@ from .probes import Answered, LogMatch, Ready, Watch, read_ready
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 SEARCH_BYTES = 1 << 20
 """How much of a log is searched at once."""
+FORK_AGAIN = 1.0
+TOO_SLOW = (
+    "the regular expression of `ready: {log: ...}` takes too long to search a line, so this probe"
+    " has ended and will not show the task ready; write it without nested `*` and `+`"
+)
 Invite = Callable[[List[str], Optional[Size]], Guest]
 
 
@@ -29,6 +34,7 @@ class Health:
     def __init__(self, place: Place, group: Group, node: str, log: Callable[[], Log]) -> None:
         self.healthy = False
         self.on_change: Callable[[], None] = lambda: None
+        self.on_event: Callable[[str, str], None] = lambda code, text: None
         self._place, self._group, self._node, self._log = place, group, node, log
         self._watch: Optional[Watch] = None
         self._match: Optional[LogMatch] = None
@@ -47,7 +53,7 @@ class Health:
             return
         watch = self._watch = Watch(self._place.loop, probe, lambda healthy, _: self._set(healthy))
         if probe.kind == "log":
-            self._match = LogMatch(probe.text)
+            self._match = LogMatch(self._place.loop, probe.text)
             self.log_grew()
         elif probe.kind == "command":
             text, limit = probe.text, probe.timeout
@@ -77,10 +83,32 @@ class Health:
             if not data:
                 return
             self._offset = start + len(data)
-            if self._match.feed(data):
+            try:
+                found = self._match.feed(data, self._searched)
+            except OSError:  # no child can be forked just now
+                self._offset = start
+                self._searching = True
+                self._place.loop.after(FORK_AGAIN, self._search)
+                return
+            if found is None:
+                self._searching = True
+                return
+            if found:
                 self._watch.matched()
         self._searching = True
         self._place.loop.soon(self._search)
+
+    def _searched(self, found: Optional[bool]) -> None:
+        """A child has searched a part; None: it could not come to an end, nor will it ever."""
+        if self._watch is None:
+            return
+        if found is None:
+            self._match = None
+            self.on_event("probe-too-slow", TOO_SLOW)
+            return
+        if found:
+            self._watch.matched()
+        self._search()
 
     def _run(
         self,
@@ -92,8 +120,13 @@ class Health:
     ) -> None:
         """Run the probe's command; exit code 0 within its time-out means yes."""
         loop = self._place.loop
+        if self._over:
+            return
         try:
             guest = invite([shell(), "-c", text], None)
+        except Entering:
+            loop.after(ENTERING_AGAIN, lambda: self._run(text, limit, answer, invite, dismiss))
+            return
         except (OSError, LookupError) as error:
             words = str(error)
             loop.soon(lambda: answer(False, words))
@@ -122,6 +155,9 @@ class Health:
     def end(self) -> None:
         """The program is being stopped or has ended: not healthy any more, and no more looks."""
         self._over = True
+        if self._match is not None:
+            self._match.close()
+            self._match = None
         if self._watch is not None:
             self._watch.close()
             self._watch = None

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from . import facts, files
 from .attempts import Attempt
 from .decide import Stage
+from .gpus import CardUsage
 from .groups import Group
 from .loop import Timer
 from .naming import safe_name
@@ -27,6 +28,8 @@ USAGE_EVERY = 10.0
 CAP_AFTER = 1.0
 ACK_AFTER = 0.02
 """Nobody waits for "taken" and "preparing": they are told so much later, with what follows."""
+PEERS_AFTER = 0.2
+"""Seconds from a new address book to the peers files that say so."""
 LOGS_MAX_BYTES = 20 << 30
 """What the logs of ended attempts may take together; then the oldest go."""
 
@@ -41,17 +44,19 @@ class Host:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.attempts: Dict[str, Attempt] = {}
+        self._by_lease: Dict[str, List[Attempt]] = {}
         self.groups: Dict[str, Group] = {}
         self.send: Callable[[Message], bool] = lambda message: False
         self.on_empty: Callable[[], None] = lambda: None
         """Called when the last lease is gone."""
         self._gone_calls: Dict[str, List[Callable[[], None]]] = {}
         self._changed: Set[str] = set()
-        self._full = self._capping = False
+        self._full = self._capping = self._telling = False
         self._reporting: Optional[Timer] = None
         self._events: List[Message] = []
         self._ticking = False
         self._usage_at = 0.0
+        self._cards = CardUsage(place.loop, place.gpus_on_host > 0)
 
     # -- what was there before ------------------------------------------------------------------
 
@@ -213,11 +218,18 @@ class Host:
             return
         name = str(message["group"]["id"])
         self.place.journal.put("book", name, book)
-        for attempt in self.attempts.values():
-            if attempt.group is group and attempt.record.get("prepared"):
-                if attempt.stage is not Stage.ENDED:
-                    self._quietly(lambda attempt=attempt: write_peers(attempt))  # type: ignore[misc]
         self._update_proxy(group)
+        if not self._telling:  # while nodes start, books come one after the other
+            self._telling = True
+            self.place.loop.after(PEERS_AFTER, self._tell_peers)
+
+    def _tell_peers(self) -> None:
+        """Write the peers files anew that are out of date; who has none gets it at the start."""
+        self._telling = False
+        for attempt in self.attempts.values():
+            began = attempt.setup is not None or attempt.run is not None
+            if began and attempt.stage is not Stage.ENDED:
+                self._quietly(lambda attempt=attempt: write_peers(attempt))  # type: ignore[misc]
 
     def _quietly(self, action: Callable[[], None]) -> None:
         """For files that are written again with the next news: a full disk is told, not fatal."""
@@ -239,10 +251,11 @@ class Host:
             str(record["lease"]), attempt.id, code, text
         )
         self.attempts[attempt.id] = attempt
+        self._by_lease.setdefault(str(record["lease"]), []).append(attempt)
         return attempt
 
     def _of_lease(self, lease: str) -> List[Attempt]:
-        return [a for a in self.attempts.values() if a.record["lease"] == lease]
+        return list(self._by_lease.get(lease, ()))
 
     def _attempt_changed(self, attempt: Attempt) -> None:
         later = ACK_AFTER if attempt.stage is Stage.PREPARING else 0.0
@@ -294,7 +307,11 @@ class Host:
         attempt.save()
         attempt.close()
         self.place.journal.put("task", attempt.id, None)
-        self.attempts.pop(attempt.id, None)
+        if self.attempts.pop(attempt.id, None) is not None:
+            mates = self._by_lease[str(attempt.record["lease"])]
+            mates.remove(attempt)
+            if not mates:
+                del self._by_lease[str(attempt.record["lease"])]
         if not self._capping:  # once for all that end together: it looks at every log there is
             self._capping = True
             self.place.loop.after(CAP_AFTER, self._cap_logs)
@@ -407,13 +424,14 @@ class Host:
         self._tick()
 
     def usage(self) -> Message:
-        """CPU seconds and memory of every attempt that runs."""
+        """CPU seconds and memory of every attempt that runs, and what its cards do."""
         used = {}
         for attempt in self.attempts.values():
             pids = attempt.processes()
             if pids:
                 cpu, rss = facts.usage(pids)
-                used[attempt.id] = {"cpu_s": round(cpu, 2), "rss_bytes": rss, "gpu": None}
+                gpu = self._cards.of(attempt.order.get("gpu_indices") or [])
+                used[attempt.id] = {"cpu_s": round(cpu, 2), "rss_bytes": rss, "gpu": gpu}
         return used
 
     def history(self, group: str) -> List[Message]:
@@ -445,6 +463,7 @@ class Host:
         """Free what this life holds; everything goes on."""
         for attempt in self.attempts.values():
             attempt.close()
+        self._cards.close()
         for name in list(self.place.probers):
             self.place.drop_prober(name)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Dict, Optional, Pattern
+from typing import Any, Dict, List, Optional
 
 from .host import Host
 from .link import Message, Stream
-from .logs.log import CHUNK, MATCH_LONGEST, Lines, Log
+from .logs.log import CHUNK, Lines, Log
+from .logs.search import LIMIT_S, Search
 from .sessions import encoded
 
 LINE_LONGEST = 4 << 20
@@ -22,13 +22,14 @@ class Logs:
         numbers = _numbers(message)  # before anything is opened
         try:
             self._path, attempt = host.log_of(str(message["attempt"]))
-            self._pattern = _pattern(message.get("grep"))
+            grep = message.get("grep")
+            self._search = Search(host.place.loop, str(grep)) if grep else None
             self._log = attempt.log() if attempt is not None else Log(self._path)
         except LookupError as error:
             stream.fail("NotFound", "agent/no-log", str(error))
             return
-        except re.error as error:
-            stream.fail("InputError", "agent/bad-grep", "not a regular expression: %s" % error)
+        except ValueError as error:
+            stream.fail("InputError", "agent/bad-grep", str(error))
             return
         except OSError as error:
             stream.fail(
@@ -38,6 +39,7 @@ class Logs:
         self._own = attempt is None
         self._lines = Lines(LINE_LONGEST)
         self._line_offset = 0
+        self._searching = False
         self._left = numbers["max_bytes"]
         if not self._tailer.refresh(self._path):
             self._log.poll()
@@ -59,7 +61,7 @@ class Logs:
             start = numbers["offset"]
         elif numbers["since"] is not None:
             start = log.offset_since(numbers["since"])
-        if numbers["tail"] is not None and self._pattern is None:
+        if numbers["tail"] is not None and self._search is None:
             start = max(start, log.offset_of_tail(numbers["tail"]))
         return start
 
@@ -68,7 +70,7 @@ class Logs:
         if not self._done and not self._own and not self._tailer.growing(self._path):
             self._log, self._own = Log(self._path), True  # the attempt has ended and closed its own
             self._log.poll()
-        while not self._done and not self._stream.full:
+        while not self._done and not self._searching and not self._stream.full:
             limit = CHUNK if self._stop is None else min(CHUNK, self._stop - self._next)
             start, data = self._log.read(self._next, limit) if limit > 0 else (self._next, b"")
             if start > self._next:
@@ -79,14 +81,39 @@ class Logs:
                 self._at_end()
                 return
             self._next = start + len(data)
-            self._give(start, data)
+            if self._search is None:
+                self._send(start, data)
+            else:
+                self._sift(self._lines.feed(data))
 
-    def _give(self, start: int, data: bytes) -> None:
-        if self._pattern is None:
-            self._send(start, data)
+    def _sift(self, lines: List[bytes]) -> None:
+        """Send those that match, as soon as that is known."""
+        assert self._search is not None
+        found = self._search.now(lines)
+        if found is not None:
+            self._sifted(lines, found)
             return
-        for line in self._lines.feed(data):
-            if self._pattern.search(line, 0, MATCH_LONGEST):
+        try:
+            self._searching = True
+            self._search.later(lines, lambda found: self._searched(lines, found))
+        except OSError as error:
+            self._fail("InfraError", "agent/cannot-search", "cannot search: %s" % error)
+
+    def _searched(self, lines: List[bytes], found: Optional[List[int]]) -> None:
+        """A child has searched; None: it could not come to an end."""
+        self._searching = False
+        if found is None:
+            text = "the regular expression takes more than %d s to search a line" % LIMIT_S
+            hint = "write it without nested `*` and `+`, or filter with `| grep`"
+            self._fail("InputError", "agent/grep-too-slow", text, hint)
+            return
+        self._sifted(lines, found)
+        self._more()
+
+    def _sifted(self, lines: List[bytes], found: List[int]) -> None:
+        places = set(found)
+        for place, line in enumerate(lines):
+            if place in places:
                 self._send(self._line_offset, line)
             self._line_offset += len(line)
 
@@ -104,11 +131,11 @@ class Logs:
     def _at_end(self) -> None:
         if self._follow and self._tailer.growing(self._path):
             return
-        if self._pattern is not None:
-            line = self._lines.rest()
-            if line and self._pattern.search(line, 0, MATCH_LONGEST):
-                self._send(self._line_offset, line)
-        self._finish()
+        rest = self._lines.rest() if self._search is not None else b""
+        if rest:
+            self._sift([rest])
+        if not self._searching:
+            self._finish()
 
     def _finish(self) -> None:
         if not self._done:
@@ -117,17 +144,20 @@ class Logs:
             self._stream.close()
             self._close()
 
+    def _fail(self, kind: str, code: str, text: str, hint: str = "") -> None:
+        if not self._done:
+            self._stream.fail(kind, code, text, [hint] if hint else [])
+            self._close()
+
     def _close(self) -> None:
         self._done = True
+        if self._search is not None:
+            self._search.close()
         self._tailer.unfollow(self._path, self._more)
         if self._own:
             self._own = False
             self._log.close()
         self._stream.close()
-
-
-def _pattern(text: Optional[str]) -> Optional[Pattern[bytes]]:
-    return re.compile(text.encode("utf-8")) if text else None
 
 
 def _numbers(message: Message) -> Dict[str, Any]:

@@ -21,7 +21,6 @@ IDLE_EXIT_S = 600.0
 END_WAIT_S = 10.0
 LOCK_WAIT_S = 1.0
 EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
-LOG_MAX_BYTES = 4 << 20
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
                  [--capacity JSON] [--detach]
        agent attach --home DIR
@@ -48,6 +47,8 @@ def main(argv: Optional[List[str]] = None) -> int:
 
         return commands.end_network(options["shared"], options["group"])
     if command == "launcher":
+        from .launch import launch
+
         launch()
         return 0
     if command == "version":
@@ -88,16 +89,10 @@ def package_command(code: str) -> List[str]:
     return [sys.executable, "-I", "-S", "-c", start + code, os.path.dirname(here)]
 
 
-def launch() -> None:
-    """The launcher's life."""
-    from .net import enter
-    from .processes import launcher
-
-    launcher.run(enter.join, enter.enter)
-
-
 def run(options: Dict[str, str]) -> int:
     """Be the agent of a home folder until there is nothing to do."""
+    from .logs import own
+
     home = os.path.abspath(options["home"])
     shared = os.path.abspath(options.get("shared") or home)
     for folder in (home, shared, os.path.join(home, "attempts"), os.path.join(home, "work")):
@@ -108,6 +103,7 @@ def run(options: Dict[str, str]) -> int:
         sys.stderr.write("error: another agent lives in %s\n" % home)
         return EXIT_CONFLICT
     os.chdir(home)
+    own.cap("agent.log")
     Agent(home, shared, options).run()
     return 0
 
@@ -141,8 +137,6 @@ def _detached(home: str) -> bool:
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     log = os.open(os.path.join(home, "agent.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    if os.fstat(log).st_size > LOG_MAX_BYTES:
-        os.ftruncate(log, 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ["ARGOSY_AGENT_READY"] = str(told)
@@ -179,11 +173,11 @@ class Agent:
             journal=journal.Journal(os.path.join(home, "journal")),
             launcher=execution.Launcher(
                 self.loop,
-                package_command("from agent.main import launch; launch()"),
+                package_command("from agent.launch import launch; launch()"),
                 "agent@" + home,
             ),
             tailer=tailer.Tailer(self.loop),
-            gpus=gpus.Reservations(gpu_file, boot),
+            gpus=gpus.Reservations(gpu_file, boot, self.loop),
         )
         self.host = host.Host(self.place)
         self.desk = control.Desk(self.host, found)
@@ -223,7 +217,11 @@ class Agent:
                 value if error is None else {"mode": "none", "reason": error}
             )
 
-        Child(self.loop, lambda: trial.trial(shared), answer)
+        def look() -> Any:
+            trial.clear(shared)
+            return trial.trial(shared)
+
+        Child(self.loop, look, answer)
 
     def run(self) -> None:
         """Serve until idle for long enough, or told to end (SIGTERM): what runs goes on in either

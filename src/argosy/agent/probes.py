@@ -11,10 +11,13 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from .logs.log import MATCH_LONGEST, Lines
+from .logs.log import Lines
+from .logs.search import Search
 from .loop import Loop, Timer
 from .net import network, probe
 
+LITERAL_MAX = 2000
+"""Characters of what is no regular expression that are looked for as they are."""
 OnHealth = Callable[[bool, str], None]
 Answered = Callable[[bool, str], None]
 
@@ -156,15 +159,26 @@ class Watch:
 class LogMatch:
     """Looks for a regular expression in the lines of a log, fed in any pieces."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, loop: Loop, pattern: str) -> None:
         self._lines = Lines(1 << 20)
         try:
-            self._pattern = re.compile(pattern.encode("utf-8"))
-        except re.error as error:
-            sys.stderr.write("probe: %s: %s\n" % (pattern, error))
-            self._pattern = re.compile(re.escape(pattern).encode("utf-8"))
+            self._search = Search(loop, pattern)
+        except ValueError as error:
+            sys.stderr.write("probe: %.500s: %s\n" % (pattern, error))
+            self._search = Search(loop, re.escape(pattern[:LITERAL_MAX]))
 
-    def feed(self, data: bytes) -> bool:
-        """Whether a line that is complete now matches."""
+    def feed(self, data: bytes, later: Callable[[Optional[bool]], None]) -> Optional[bool]:
+        """Whether a line that is complete now matches; None: `later` is told.
+
+        It is told None when the search takes too long. Raises OSError.
+        """
         lines = self._lines.feed(data)
-        return any(self._pattern.search(line, 0, MATCH_LONGEST) for line in lines)
+        found = self._search.now(lines)
+        if found is not None:
+            return bool(found)
+        self._search.later(lines, lambda found: later(None if found is None else bool(found)))
+        return None
+
+    def close(self) -> None:
+        """Look no more."""
+        self._search.close()

@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import os
 import socket
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .attempts import Attempt
 from .child import Child
-from .guests import Size
+from .guests import ENTERING_AGAIN, Entering, Size
 from .host import Host
 from .link import Message, Stream
 from .logs.log import CHUNK
-from .net import forward, network
+from .net import forward
 
 DRAIN_READS = 20
 """A pipe holds less than so many chunks; what comes later is not the command's own."""
+
+CONNECT_S = 5.0
+"""How long a port may take to answer."""
 
 TERMINAL_MOST = 1000
 """Rows and columns of a terminal at the most."""
@@ -59,23 +62,46 @@ class Exec:
         self._input: List[bytes] = []
         self._input_over = False
         self._tty = bool(message.get("tty"))
+        size = _size(message.get("rows") or 24, message.get("cols") or 80)
+        argv = [str(part) for part in message["argv"]]
+        self._size = size if self._tty else None
+        self._closed_input = not message.get("stdin", True) and not self._tty
+        env = dict(message.get("env") or {})
+        self._early: List[Message] = []
+        stream.on_line, stream.on_end = self._early.append, stream.close
+        stream.pause(True)  # what has been read already comes early
+        self._begin(argv, env)
+
+    def _begin(self, argv: List[str], env: Dict[str, str]) -> None:
+        """Start the command, as soon as the program is where the command is to be."""
+        stream = self._stream
         try:
-            size = _size(message.get("rows") or 24, message.get("cols") or 80)
-            argv = [str(part) for part in message["argv"]]
-            self._guest = attempt.invite(argv, size if self._tty else None, message.get("env"))
+            self._guest = self._attempt.invite(argv, self._size, env)
+        except Entering:
+            self._loop.after(ENTERING_AGAIN, lambda: self._begin(argv, env))
+            return
         except LookupError as error:
             stream.fail("Conflict", "agent/not-running", str(error))
             return
         except OSError as error:
             stream.fail("InfraError", "agent/cannot-exec", "cannot start a command: %s" % error)
             return
-        if not message.get("stdin", True) and not self._tty:
+        if self._closed_input:
             self._guest.close_input()
         self._open = {self._guest.out: "stdout", self._guest.err: "stderr"}
         self._open.pop(-1, None)
         self._guest.on_end = self._ended
         stream.on_line, stream.on_end, stream.on_drained = self._line, self._left, self._resume
+        stream.pause(False)
         self._resume()
+        self._take_early()
+
+    def _take_early(self) -> None:
+        try:
+            for message in self._early:
+                self._line(message)
+        except (KeyError, TypeError, ValueError) as error:
+            self._stream.fail("InputError", "agent/bad-message", "a message misuses %s" % error)
 
     def _resume(self) -> None:
         for fd in list(self._open):
@@ -328,22 +354,43 @@ class Forward:
             return
         self._stream, self._loop = stream, host.place.loop
         self._output: List[bytes] = []
-        self._ended = False
+        self._ended, self._fd = False, -1
+        self._port = int(message["port"])
         try:
             if attempt.group.network is None:
                 raise LookupError("%s has no network yet" % attempt.id)
-            node, port = str(attempt.order["node"]), int(message["port"])
-            self._sock = forward.connect(attempt.group.network, node, port, 5.0)
-        except (OSError, LookupError, network.NetworkError) as error:
-            stream.fail(
-                "Unreachable", "agent/cannot-connect", "port %s: %s" % (message["port"], error)
+            node = str(attempt.order["node"])
+            self._connecting = forward.Connecting(
+                attempt.group.network, node, self._port, CONNECT_S
             )
+        except (OSError, LookupError) as error:
+            self._refused(error)
+            return
+        self._waiting = True
+        stream.on_raw, stream.on_end = self._sent, self._left
+        self._loop.on_read(self._connecting.fd, self._connected)
+
+    def _refused(self, error: Exception) -> None:
+        text = "port %d: %s" % (self._port, error)
+        self._stream.fail("Unreachable", "agent/cannot-connect", text)
+
+    def _connected(self) -> None:
+        """The child has made the connection, or says why there is none."""
+        self._waiting = False
+        self._loop.forget(self._connecting.fd)
+        self._loop.on_exit(self._connecting.pid, lambda _: None)
+        try:
+            self._sock = self._connecting.result()
+        except OSError as error:
+            self._refused(error)
             return
         self._sock.setblocking(False)
         self._fd = self._sock.fileno()
-        stream.on_raw, stream.on_end, stream.on_drained = self._sent, self._left, self._resume
-        stream.send({"ok": True})
+        self._stream.on_drained = self._resume
+        self._stream.send({"ok": True})
         self._resume()
+        self._stream.pause(False)
+        self._write()
 
     def _resume(self) -> None:
         if self._fd >= 0:
@@ -365,6 +412,8 @@ class Forward:
 
     def _sent(self, data: bytes) -> None:
         self._output.append(data)
+        if self._waiting:
+            self._stream.pause(len(self._output) > 16)
         self._write()
 
     def _write(self) -> None:
@@ -390,7 +439,7 @@ class Forward:
     def _left(self) -> None:
         """The client sends no more; the answer may still come."""
         self._ended = True
-        if not self._output:
+        if self._fd >= 0 and not self._output:
             self._shut_down()
 
     def _shut_down(self) -> None:

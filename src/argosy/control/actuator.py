@@ -15,7 +15,7 @@ from argosy.clock import Clock
 from argosy.control import planning
 from argosy.control.entry import Entry
 from argosy.control.links import AgentLink
-from argosy.discovery.assignment import book_fields, compose
+from argosy.discovery.assignment import book_fields, compose, lease_of
 from argosy.errors import NEVER, AccessError, ArgosyError, CapacityError, InfraError
 from argosy.infra.api import Infra
 from argosy.model.action import Acquire, Action, Assign, LeaseRequest, Release, Replan
@@ -162,9 +162,12 @@ class Actuator:
         link = self._rim.link(action.infra, action.host)
         key = f"assign {action.lease} {action.serial}"
         if not link.has(action.lease, action.serial):
-            cards = infra.gpu_indices(action.lease) if isinstance(infra, HoldsCards) else ()
+            holds = lease_of(group, action.lease).placement.accelerator is not None
+            cards = (
+                infra.gpu_indices(action.lease) if holds and isinstance(infra, HoldsCards) else ()
+            )
             book = self._book_fields(group, action.book)
-            message = compose(group, action, paths={}, gpu_indices=cards, book=book)
+            message = compose(group, action, gpu_indices=cards, book=book)
             link.post(action.lease, action.serial, message)
         elif self._clock.now() - self._done_at.get(key, 0.0) > AGAIN_AFTER:
             link.repeat(action.lease)

@@ -395,7 +395,8 @@ class Controller:
             return
         attempt = observer.attempt_of(entry.group, str(event.get("attempt", "")))
         about, number = (str(attempt.node), attempt.number) if attempt else ("", 0)
-        code, text = str(event.get("code", "agent")), str(event.get("text", ""))
+        code = str(event.get("code", "agent"))
+        text = observer.told(entry.group, str(event.get("text", "")))
         entry.events.append(Event(self.clock.now(), code, about, text, number))
         self.news(entry)
 

@@ -11,6 +11,7 @@ from argosy.control.links import AgentLink
 from argosy.model.group import Attempt, Group, LeaseState, Outcome, Stage
 from argosy.model.ids import AttemptId, GroupId, InfraName, Serial, group_of
 from argosy.model.observed import Look, Observed, Queue, SeenAttempt, SeenLease
+from argosy.model.secrets import masked, secret_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +99,16 @@ def _attempt(entry: Entry, fact: Mapping[str, Any]) -> SeenAttempt:
         exit_code=fact.get("exit_code"),
         signal=fact.get("signal"),
         cause=str(fact.get("cause") or ""),
-        text=str(fact.get("text") or ""),
+        text=told(entry.group, str(fact.get("text") or "")),
         address=str(fact.get("address") or ""),
         healthy=bool(fact.get("healthy")),
         at=float(fact.get("at") or 0.0),
     )
+
+
+def told(group: Group, text: str) -> str:
+    """What an agent says of a group, without secret values: a path of the file may hold one."""
+    return masked(text, secret_values(group.spec)) if text else ""
 
 
 def forget_unknown(entry: Entry, link: AgentLink, leases: Mapping[str, Any]) -> bool:

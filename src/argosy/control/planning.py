@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from argosy.clock import Clock
@@ -12,7 +13,7 @@ from argosy.infra.api import Infra
 from argosy.model.action import Replan
 from argosy.model.ids import InfraName, NodeId
 from argosy.model.needs import Need
-from argosy.model.plan import NoPlan, Offer, Plan, PlanReport
+from argosy.model.plan import NoPlan, Offer, Plan
 from argosy.model.spec import GroupSpec
 from argosy.plan.candidates import named
 from argosy.plan.planner import plan
@@ -39,7 +40,7 @@ async def answer(
         problems += [f"no infra {one!r} is known here" for one in unknown]
     found = plan(request, spec, offers, clock.now())
     if isinstance(found, NoPlan) and problems:
-        report = PlanReport(found.report.chosen, (*problems, *found.report.refused))
+        report = replace(found.report, refused=(*problems, *found.report.refused))
         never = found.never and bool(unknown)
         return NoPlan(request.request, report, clock.now() + RETRY_AFTER, never, found.infras)
     return found

@@ -180,7 +180,7 @@ def _adopt(draft: Draft, lease: Lease, seen: SeenAttempt) -> None:
         goal=max(Stage.READY, min(seen.stage, Stage.RUNNING)),
         seen=True,
     )
-    draft.attempts[attempt.id] = attempt
+    draft.add_attempt(attempt)
     draft.set_node(seen.node, number=seen.number, attempt=seen.id, replace=False)
     if not draft.ending:
         draft.set_node(seen.node, settled=None, cause="")  # an older attempt had settled it

@@ -7,10 +7,10 @@ same object.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from argosy.model.action import Action, Decision, Event, Limits, Reason
+from argosy.model.edit import edited
 from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase, Placing
 from argosy.model.ids import ZERO, AttemptId, LeaseId, NodeId, Serial, serial_of
 from argosy.model.observed import Look, Observed, Report, SeenLease
@@ -52,7 +52,9 @@ class Draft:
             one.lease: one for look in observed.looks.values() for one in look.leases
         }
         self.changes: dict[str, Any] = {}
+        self._serial = group.serial
         self._edited = not group.nodes
+        self.moved: set[LeaseId] = set()  # leases whose agent may have to be told something new
         self._events: list[Event] = []
         self._reasons: list[Reason] = []
         self._wake_at = NEVER
@@ -74,11 +76,6 @@ class Draft:
         """How far the gang is on its way to capacity, with the edits so far."""
         placing: Placing = self.get("placing")
         return placing
-
-    @property
-    def edited(self) -> bool:
-        """Whether a node, an attempt or a lease was changed by this decision."""
-        return self._edited or "grace_zero" in self.changes
 
     @property
     def final(self) -> bool:
@@ -179,35 +176,43 @@ class Draft:
     def set_node(self, node: NodeId, **changes: Any) -> Node:
         """Change a node."""
         self._edited = True
-        self.nodes[node] = edited = replace(self.nodes[node], **changes)
-        return edited
+        self.nodes[node] = changed = edited(self.nodes[node], **changes)
+        return changed
 
     def set_attempt(self, attempt: AttemptId, **changes: Any) -> Attempt:
         """Change an attempt."""
         self._edited = True
-        self.attempts[attempt] = edited = replace(self.attempts[attempt], **changes)
-        return edited
+        self.attempts[attempt] = changed = edited(self.attempts[attempt], **changes)
+        self.moved.add(changed.lease)
+        return changed
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        """Take a new attempt into the record."""
+        self._edited = True
+        self.attempts[attempt.id] = attempt
+        self.moved.add(attempt.lease)
 
     def set_lease(self, lease: LeaseId, **changes: Any) -> Lease:
         """Change a lease."""
         self._edited = True
-        self.leases[lease] = edited = replace(self.leases[lease], **changes)
-        return edited
+        self.leases[lease] = changed = edited(self.leases[lease], **changes)
+        self.moved.add(lease)
+        return changed
 
     def issue(self) -> Serial:
         """The next serial of this group."""
-        last: Serial = self.get("serial")
-        life = max(self.observed.life, last.life)
-        serial = Serial(life, last.count + 1 if life == last.life else 1)
-        if life != last.life and last != ZERO:
-            self.set(lives=(*self.get("lives"), last))
-        self.set(serial=serial)
-        return serial
+        last = self._serial
+        if last.life < self.observed.life:  # the first of a new life
+            if last != ZERO:
+                self.set(lives=(*self.get("lives"), last))
+            last = Serial(self.observed.life, 0)
+        self._serial = Serial(last.life, last.count + 1)
+        return self._serial
 
     def issued(self, lease: LeaseId) -> bool:
         """Whether this record issued the lease: one that it did not is from after a backup."""
         serial = serial_of(lease)
-        last = (self.get("serial"), *self.get("lives"))
+        last = (self._serial, *self.get("lives"))
         return any(serial.life == one.life and serial.count <= one.count for one in last)
 
     def issue_barrier(self) -> int:
@@ -257,13 +262,13 @@ class Draft:
     def _frozen(self) -> Group:
         changed = {
             field: value
-            for field, value in self.changes.items()
+            for field, value in (*self.changes.items(), ("serial", self._serial))
             if value != getattr(self.group, field)
         }
         if not self._edited and not changed:
             return self.group
         held = tuple(one for one in self.leases.values() if one.state is not LeaseState.GONE)
-        return replace(
+        return edited(
             self.group,
             nodes=tuple(self.nodes.values()),
             attempts=tuple(self.attempts.values()),

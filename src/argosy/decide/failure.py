@@ -115,7 +115,7 @@ def _restart_for(draft: Draft, task: TaskSpec, attempt: Attempt, *, failed: bool
     if not (policy.on_failure or attempt.exit_code in policy.on_codes):
         return None
     unit, limit = _budget(draft, task, attempt.node)
-    spent = dict(draft.get("restarts")).get(unit, 0)
+    spent = _spent(draft, unit, attempt.node)
     if limit is not None and spent >= limit:
         return None
     return Renewal(policy.scope, "failure", text, _backoff(policy, spent + 1), unit)
@@ -125,13 +125,20 @@ def _budget(draft: Draft, task: TaskSpec, node: NodeId) -> tuple[str, int | None
     """The unit that a failure is counted for, and how many restarts it has."""
     match task.restart.scope:
         case Scope.NODE:
-            return str(node), task.restart.max
+            return node.path, task.restart.max
         case Scope.TASK:
             return task.name, task.restart.max
         case Scope.GROUP:
             if task.restart.max is not None:
                 return f"*{task.name}", task.restart.max
             return "*", draft.spec.restarts
+
+
+def _spent(draft: Draft, unit: str, node: NodeId) -> int:
+    """How many restarts a unit has spent. Older records call a node's unit `trainer-1`."""
+    spent: dict[str, int] = dict(draft.get("restarts"))
+    older = str(node) if unit == node.path and str(node) not in draft.tasks else unit
+    return spent.get(unit, spent.get(older, 0))
 
 
 def _backoff(policy: Restart, times: int) -> float:
@@ -164,9 +171,8 @@ def _renew(draft: Draft, task: TaskSpec, node: Node, renewal: Renewal) -> None:
         _renew_node(draft, one, barrier, renewal=renewal, whole=whole)
     draft.set_node(node.id, not_before=draft.now + renewal.backoff)
     if renewal.unit:
-        spent = dict(draft.get("restarts"))
-        spent[renewal.unit] = spent.get(renewal.unit, 0) + 1
-        draft.set(restarts=tuple(sorted(spent.items())))
+        spent = {renewal.unit: _spent(draft, renewal.unit, node.id) + 1}
+        draft.set(restarts=tuple(sorted({**dict(draft.get("restarts")), **spent}.items())))
     about = "" if whole else task.name if len(nodes) > 1 else node.id
     wait = f", after {renewal.backoff:g} s" if renewal.backoff else ""
     draft.tell(f"restart-{renewal.scope.value}", about, f"{renewal.text}{wait}")

@@ -58,7 +58,7 @@ def _attempt(draft: Draft, node: Node) -> None:
         restart_reason=node.restart_reason,
     )
     _forget_oldest(draft, node)
-    draft.attempts[attempt.id] = attempt
+    draft.add_attempt(attempt)
     draft.set_node(
         node.id,
         number=attempt.number,

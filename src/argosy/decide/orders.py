@@ -10,27 +10,35 @@ from __future__ import annotations
 from argosy.decide.draft import Draft
 from argosy.model.action import Action, Assign
 from argosy.model.group import Attempt, Book, Lease, LeaseState, Order, Peer, Stage
+from argosy.model.ids import LeaseId
 
 
 def assign(draft: Draft) -> tuple[Action, ...]:
     """Bring assignments up to date, and repeat those that were not taken yet."""
-    if draft.edited:
+    if draft.moved:
         _write_book(draft)
-    live_by_lease = draft.live_by_lease()
+    stale = _stale(draft)
+    live_by_lease = draft.live_by_lease() if stale else {}
     actions: list[Action] = []
     for lease in list(draft.leases.values()):
         if lease.state is LeaseState.HELD and not lease.lost:
-            current = _current(draft, lease, live_by_lease.get(lease.id, []))
+            current = lease
+            if lease.id in stale:
+                current = _current(draft, lease, live_by_lease.get(lease.id, []))
             if _lags(draft, current):
                 actions.append(_assign(draft, current))
                 draft.wake(draft.now + draft.limits.ask_again)
     return tuple(actions)
 
 
+def _stale(draft: Draft) -> set[LeaseId]:
+    """The leases whose assignment may say something old: all, when the address book is new."""
+    everyone = "book" in draft.changes or "grace_zero" in draft.changes
+    return set(draft.leases) if everyone else draft.moved
+
+
 def _current(draft: Draft, lease: Lease, live: list[Attempt]) -> Lease:
-    orders = lease.orders
-    if draft.edited:
-        orders = tuple(_order(draft, one) for one in live)
+    orders = tuple([_order(draft, one) for one in live])
     runs = any(order.goal is Stage.RUNNING for order in orders)
     book: int = draft.get("book").version if runs else 0
     if orders == lease.orders and (book == lease.book or not runs):

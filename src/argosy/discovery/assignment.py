@@ -24,22 +24,18 @@ def compose(
     group: Group,
     assign: Assign,
     *,
-    paths: Mapping[str, str],
     gpu_indices: Sequence[int] = (),
     log_cap_bytes: int = LOG_CAP_BYTES,
     book: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The message of one `Assign`.
 
-    `paths`: a local path of the file -> the path that the host reads instead (a snapshot); a path
-    that is not in it is read as it stands. `gpu_indices`: the cards that the lease holds.
-    `book`: its `book_fields`, where the caller has them for another lease already.
+    `gpu_indices`: the cards that the lease holds. `book`: its `book_fields`, where the caller has
+    them for another lease already.
     """
     placement = lease_of(group, assign.lease).placement
     names = dict.fromkeys([placement.node.task, *(order.node.task for order in assign.orders)])
-    tasks = {
-        name: _task(group, group.spec.task(name), placement, paths, log_cap_bytes) for name in names
-    }
+    tasks = {name: _task(group, group.spec.task(name), placement, log_cap_bytes) for name in names}
     return {
         "type": "assign",
         "lease": assign.lease,
@@ -73,15 +69,8 @@ def group_fields(group: Group) -> dict[str, Any]:
     }
 
 
-def _task(
-    group: Group,
-    task: TaskSpec,
-    placement: Placement,
-    paths: Mapping[str, str],
-    log_cap_bytes: int,
-) -> dict[str, Any]:
+def _task(group: Group, task: TaskSpec, placement: Placement, log_cap_bytes: int) -> dict[str, Any]:
     """TASK of the protocol."""
-    workdir = task.workdir.path if task.workdir else ""
     mounts = [one for one in task.file_mounts if _travels(one)]
     ready = asdict(task.ready) if task.ready else None
     if ready is not None:
@@ -96,11 +85,8 @@ def _task(
         "grace": task.grace,
         "ready": ready,
         "balance": list(task.balance),
-        "workdir": paths.get(workdir, workdir),
-        "file_mounts": [
-            {"destination": one.destination, "source": paths.get(one.source, one.source)}
-            for one in mounts
-        ],
+        "workdir": task.workdir.path if task.workdir else "",
+        "file_mounts": [{"destination": one.destination, "source": one.source} for one in mounts],
         "gpus": cards(placement),
         "log_cap_bytes": log_cap_bytes,
         "ends_with": str(task.ends_with),

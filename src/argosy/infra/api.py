@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from argosy.model.action import LeaseRequest
-from argosy.model.ids import InfraName, LeaseId
+from argosy.model.ids import AttemptId, InfraName, LeaseId
 from argosy.model.needs import Capacity, Need
 from argosy.model.observed import Look
 from argosy.model.plan import Offer
@@ -96,6 +96,23 @@ class Checks(Protocol):
 
     async def hosts(self) -> Sequence[HostView]:
         """Its hosts, where it has a fixed set."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of an attempt's log, read without its agent."""
+
+    offset: int  # of the first byte, as the agent counts
+    at: float  # when the last byte was written
+    data: bytes
+
+
+@runtime_checkable
+class KeepsLogs(Protocol):
+    """An infra whose hosts' disks can be read from here."""
+
+    async def log_end(self, host: str, attempt: AttemptId, most: int) -> LogEnd | None:
+        """The last bytes of a log, `most` at the most; None when there are none."""
 
 
 @runtime_checkable

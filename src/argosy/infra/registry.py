@@ -7,13 +7,13 @@ takes `InfraSettings` and gives the infras it knows.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
-from argosy.errors import Conflict, NotFound
+from argosy.errors import Conflict
 from argosy.infra.api import Infra
 from argosy.infra.local.agent import IDLE_EXIT, Launch
 from argosy.infra.local.cards import CardBook
@@ -46,14 +46,6 @@ def open_infras(settings: InfraSettings) -> dict[InfraName, Infra]:
                 raise Conflict(f"two packages bring an infra {infra.name!r}", code="infra/twice")
             found[infra.name] = infra
     return found
-
-
-def named(infras: Mapping[InfraName, Infra], name: InfraName) -> Infra:
-    """The infra of that name. Raises NotFound, with those there are."""
-    if name not in infras:
-        known = ", ".join(sorted(infras))
-        raise NotFound(f"no infra {name!r}", code="infra/unknown", hint=f"there is {known}")
-    return infras[name]
 
 
 def _local(settings: InfraSettings) -> Iterable[Infra]:

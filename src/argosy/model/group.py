@@ -228,7 +228,7 @@ class Group:
     infras: tuple[InfraName, ...] = ()  # where anything was ever asked for
     book: Book = Book()
     intents: tuple[Intent, ...] = ()
-    # unit -> spent: "trainer-1", "trainer", "*" (the group), "*trainer" (the group, by that task)
+    # unit -> spent: "trainer/1", "trainer", "*" (the group), "*trainer" (the group, by that task)
     restarts: tuple[tuple[str, int], ...] = ()
     started_at: float = 0.0  # first start
     ending_at: float = 0.0  # since when it is ENDING

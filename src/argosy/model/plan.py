@@ -21,6 +21,8 @@ class Offer:
     ready_after: float = 0.0  # seconds until it could run something
     elastic_cpus: bool = False  # cores and memory are not counted there
     region: str = ""
+    network: str = ""  # of its nodes: "isolated", "host", "" where that is not known yet
+    own_machine: bool = False  # the user's: what lies outside of a node's folder is the user's own
 
 
 @dataclass(frozen=True, slots=True)

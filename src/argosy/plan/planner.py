@@ -16,7 +16,8 @@ from argosy.model.ids import InfraName
 from argosy.model.plan import NoPlan, Offer, Placement, Plan, PlanReport
 from argosy.model.spec import GroupSpec
 from argosy.plan.candidates import choices, rooms
-from argosy.plan.report import chosen, shortages, warnings
+from argosy.plan.cautions import not_carried_out, warnings
+from argosy.plan.report import chosen, shortages
 from argosy.plan.score import STEPS_EMPTY, STEPS_FREE, Item, Packer, Packing, cheapest
 
 RETRY_AFTER = 30.0  # seconds until a new try makes sense when nothing was freed before
@@ -130,7 +131,7 @@ def _no_plan(gang: _Gang, now: float) -> NoPlan:
     placements = would.placements if would is not None else ()
     return NoPlan(
         request=gang.request.request,
-        report=PlanReport(refused=refused),
+        report=PlanReport(refused=refused, warnings=not_carried_out(gang.spec)),
         retry_at=math.inf if never else now + RETRY_AFTER,
         never=never,
         infras=tuple(sorted({placement.infra for placement in placements})),

@@ -1,8 +1,8 @@
-"""The plan in sentences: what was chosen, what is short of what, and what people should know."""
+"""The plan in sentences: what was chosen, and what is short of what."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import assert_never
 
@@ -27,72 +27,6 @@ def chosen(spec: GroupSpec, placements: Sequence[Placement]) -> tuple[str, ...]:
     if total:
         lines.append(f"in all: ${total:.2f} per hour")
     return tuple(lines)
-
-
-def warnings(
-    spec: GroupSpec, placements: Sequence[Placement], offers: Sequence[Offer]
-) -> tuple[str, ...]:
-    """What will run, but not as one might think."""
-    found = [
-        f'task "{task.name}": {sentence}'
-        for task in spec.tasks
-        for sentence in task.not_carried_out
-    ]
-    by_host = {(offer.infra, offer.host): offer for offer in offers if offer.elastic_cpus}
-    for task in spec.tasks:
-        mine = [placement for placement in placements if placement.node.task == task.name]
-        found += _beyond(task, mine, by_host)
-    found += _beyond_together(placements, by_host)
-    infras = sorted({placement.infra for placement in placements})
-    if len(infras) > 1 and spec.inter_connection is None:
-        found.append(
-            f"the group is spread over {', '.join(infras)}: host names work within each, not across"
-        )
-    return tuple(found)
-
-
-def _beyond(
-    task: TaskSpec,
-    placements: Iterable[Placement],
-    by_host: dict[tuple[InfraName, str | None], Offer],
-) -> list[str]:
-    """A task that wants more cores or memory than an elastic host has: once a task."""
-    for placement in placements:
-        offer = by_host.get((placement.infra, placement.host))
-        if offer is None:
-            continue
-        asked, total = placement.need, offer.total
-        lines = []
-        if (asked.cpus or 0.0) > total.cpus:
-            lines.append(f"{asked.cpus:g} cpus, {offer.infra} has {total.cpus:g}")
-        if (asked.memory_gib or 0.0) > total.memory_gib:
-            lines.append(f"{asked.memory_gib:g} GiB, {offer.infra} has {total.memory_gib:.4g}")
-        if lines:
-            return [f'task "{task.name}" asks for {"; ".join(lines)}: it runs with what is there']
-    return []
-
-
-def _beyond_together(
-    placements: Sequence[Placement], by_host: dict[tuple[InfraName, str | None], Offer]
-) -> list[str]:
-    """Nodes that fit one by one, and not all at once."""
-    lines = []
-    for (infra, host), offer in by_host.items():
-        mine = [one.need for one in placements if (one.infra, one.host) == (infra, host)]
-        cpus = sum(need.cpus or 0.0 for need in mine)
-        memory = sum(need.memory_gib or 0.0 for need in mine)
-        alone = any((need.cpus or 0.0) > offer.total.cpus for need in mine)
-        if cpus > offer.total.cpus and not alone:
-            lines.append(
-                f"together the tasks ask for {cpus:g} cpus, {infra} has {offer.total.cpus:g}"
-            )
-        alone = any((need.memory_gib or 0.0) > offer.total.memory_gib for need in mine)
-        if memory > offer.total.memory_gib and not alone:
-            has = f"{infra} has {offer.total.memory_gib:.4g}"
-            lines.append(
-                f"together the tasks ask for {memory:g} GiB, {has}: they may run out of it"
-            )
-    return lines
 
 
 def shortages(

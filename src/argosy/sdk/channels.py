@@ -11,7 +11,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import connect
 
-from argosy.errors import Unreachable, from_fields
+from argosy.errors import ArgosyError, Unreachable, from_fields
 from argosy.sdk.wire import open_socket, refusal
 
 OPEN_TIMEOUT = 30.0  # seconds
@@ -36,15 +36,9 @@ class Channel:
                     ping_interval=None,
                 )
             )
-        except InvalidStatus as error:
-            connection.close()
-            response = error.response
-            raise refusal(response.status_code, bytes(response.body or b"")) from error
         except (InvalidHandshake, OSError, TimeoutError, EOFError) as error:
             connection.close()
-            raise Unreachable(
-                f"the server did not open the stream: {error}", code="server/no-stream"
-            ) from error
+            raise unopened(error) from error
 
     def send(self, message: dict[str, Any]) -> None:
         """One JSON object. Raises Unreachable when the stream has ended."""
@@ -57,20 +51,14 @@ class Channel:
     def receive(self) -> dict[str, Any] | None:
         """The next object; None at the end. Raises the error that the other side names."""
         raw = self.receive_raw()
-        if raw is None:
-            return None
-        message: dict[str, Any] = json.loads(raw)
-        if message.get("error") and "text" in message:
-            raise from_fields(message)
-        return message
+        return None if raw is None else message_of(raw)
 
     def receive_raw(self) -> bytes | str | None:
         """The next message as it came; None at the end."""
         try:
             return self._socket.recv()
         except ConnectionClosed as closed:
-            if closed.rcvd is not None and closed.rcvd.code >= 4000 and closed.rcvd.reason:
-                raise Unreachable(closed.rcvd.reason, code="server/stream-refused") from closed
+            refused(closed)
             return None
 
     def close(self) -> None:
@@ -81,7 +69,33 @@ class Channel:
         try:
             self._socket.send(data)
         except (ConnectionClosed, OSError) as error:
-            raise Unreachable("the stream has ended", code="server/stream-ended") from error
+            raise ended() from error
+
+
+def unopened(error: Exception) -> ArgosyError:
+    """Why no stream was opened: the error that the server names, where it answered."""
+    if isinstance(error, InvalidStatus):
+        return refusal(error.response.status_code, bytes(error.response.body or b""))
+    return Unreachable(f"the server did not open the stream: {error}", code="server/no-stream")
+
+
+def message_of(raw: bytes | str) -> dict[str, Any]:
+    """A JSON object that came. Raises the error that it names."""
+    message: dict[str, Any] = json.loads(raw)
+    if message.get("error") and "text" in message:
+        raise from_fields(message)
+    return message
+
+
+def refused(closed: ConnectionClosed) -> None:
+    """Raises Unreachable where the server says why it closed the stream."""
+    if closed.rcvd is not None and closed.rcvd.code >= 4000 and closed.rcvd.reason:
+        raise Unreachable(closed.rcvd.reason, code="server/stream-refused") from closed
+
+
+def ended() -> Unreachable:
+    """What was to be sent came too late."""
+    return Unreachable("the stream has ended", code="server/stream-ended")
 
 
 def packed(data: bytes) -> str:

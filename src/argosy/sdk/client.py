@@ -4,91 +4,28 @@ client = Client()
 accepted = client.launch(launch_body("group.yaml"))
 view = client.wait(accepted.id)
 assert view.exit_code == 0
+
+`argosy.sdk.aio` has the same client for programs that use asyncio.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from argosy.errors import NotFound
-from argosy.sdk import wire
-from argosy.sdk.decode import decode
+from argosy.sdk import requests, wire
 from argosy.sdk.home import home_folder
+from argosy.sdk.requests import Accepted, Chunk, Lines, LogQuery, PastEvent, Request, ServerView
 from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
 
 if TYPE_CHECKING:
     from argosy.sdk.channels import Channel
 
+__all__ = ["Accepted", "Chunk", "Client", "LogQuery", "PastEvent", "ServerView", "node_of"]
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The answer to a launch."""
-
-    id: str
-    name: str
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ServerView:
-    """What the server says of itself."""
-
-    pid: int = 0
-    version: str = ""
-    home: str = ""
-    started_at: float = 0.0
-    life: int = 0
-    server_id: str = ""
-    groups: int = 0
-    rss_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PastEvent:
-    """One event of a group's history; `seq` is the cursor."""
-
-    seq: int
-    at: float
-    code: str
-    about: str
-    text: str
-    attempt: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Bytes that one attempt wrote; `offset` counts from the first it ever wrote."""
-
-    task: str
-    index: int
-    attempt: int
-    at: float
-    offset: int
-    data: bytes
-    gap: int = 0  # so many bytes before `data` were freed
-    note: str = ""  # why nothing of it can be read
-
-
-@dataclass(frozen=True, slots=True)
-class LogQuery:
-    """Which log to read."""
-
-    task: str = ""
-    index: int | None = None
-    attempt: int | None = None
-    previous: bool = False
-    tail: int | None = None  # lines
-    since: float | None = None  # seconds ago
-    grep: str = ""
-    follow: bool = False
-
-    def query(self) -> dict[str, object]:
-        """As the API takes it."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+T = TypeVar("T")
 
 
 class Client:
@@ -113,15 +50,15 @@ class Client:
 
     def server(self) -> ServerView:
         """Who serves."""
-        return decode(ServerView, self._get("server"))
+        return self._call(requests.server())
 
     def stop_server(self) -> None:
         """End the server; running groups go on."""
-        self._call("POST", wire.path_of("server", "stop"))
+        self._call(requests.stop_server())
 
     def plan(self, body: dict[str, Any]) -> PlanView:
         """What a launch of `body` would do; nothing is written."""
-        return decode(PlanView, self._call("POST", wire.path_of("plan"), body)["plan"])
+        return self._call(requests.plan(body))
 
     def launch(self, body: dict[str, Any]) -> Accepted:
         """Submit a group. Raises InputErrors, or Conflict when its name lives.
@@ -129,113 +66,90 @@ class Client:
         Without a time-out: files are copied first, and with `replace` a group is ended first.
         """
         self.ensure_server()
-        answer = wire.call(self.home, "POST", wire.path_of("groups"), body, timeout=None)[1]
-        return Accepted(answer["id"], answer["name"], tuple(answer.get("warnings", ())))
+        return self._once(requests.launch(body))
 
     def groups(self, *, ended: bool = False, limit: int | None = None) -> list[GroupRow]:
         """The groups, newest first."""
-        answer = self._get("groups", query={"all": ended, "limit": limit})
-        return [decode(GroupRow, one) for one in answer["groups"]]
+        return self._call(requests.groups(ended=ended, limit=limit))
 
     def group(self, ref: str) -> Overview:
         """One group now. Raises NotFound."""
-        return decode(Overview, self._get("groups", ref))
+        return self._call(requests.group(ref))
 
     def watch(self, ref: str) -> Iterator[Overview]:
         """The group now and after every change, until its phase is final."""
-        for line in self._stream("groups", ref, "watch"):
-            yield decode(Overview, line)
+        return self._lines(requests.watch(ref))
 
     def spec(self, ref: str) -> dict[str, Any]:
         """The file as it was submitted and as it was understood, secrets masked."""
-        answer: dict[str, Any] = self._get("groups", ref, "spec")
-        return answer
+        return self._call(requests.spec(ref))
 
     def events(self, ref: str, *, since: int = 0, follow: bool = False) -> Iterator[PastEvent]:
         """What happened after `since`; with `follow` until the group has ended."""
-        query: dict[str, object] = {"since": since or None, "follow": follow}
-        for line in self._stream("groups", ref, "events", query=query):
-            yield decode(PastEvent, line)
+        return self._lines(requests.events(ref, since=since, follow=follow))
 
     def explain(self, ref: str) -> Explanation:
         """Why it waits, and what would mend it."""
-        return decode(Explanation, self._get("groups", ref, "explain"))
+        return self._call(requests.explain(ref))
 
     def wait(self, ref: str, timeout: float | None = None) -> Overview | None:
         """The group once it has ended; None when `timeout` seconds passed before."""
-        path = wire.path_of("groups", ref, "wait", query={"timeout": timeout})
         self.ensure_server()
-        patience = timeout + self._timeout if timeout is not None else None
-        status, answer = wire.call(self.home, "GET", path, timeout=patience)
-        return None if status == 408 else decode(Overview, answer)
+        return self._once(requests.wait(ref, timeout))
 
     def cancel(self, ref: str, *, now: bool = False) -> None:
         """End a group; `now`: without grace."""
-        self._call("POST", wire.path_of("groups", ref, "cancel"), {"now": now})
+        self._call(requests.cancel(ref, now=now))
 
     def restart(self, ref: str, task: str = "", index: int | None = None) -> None:
         """Replace the attempts of a group, a task or a node."""
-        body = {"task": task, "index": index}
-        self._call("POST", wire.path_of("groups", ref, "restart"), body)
+        self._call(requests.restart(ref, task, index))
 
     def remove(self, ref: str) -> None:
         """Forget an ended group and its logs. Raises Conflict while it lives."""
-        self._call("DELETE", wire.path_of("groups", ref))
+        self._call(requests.remove(ref))
 
     def logs(self, ref: str, query: LogQuery) -> Iterator[Chunk]:
         """What the attempts wrote, merged in the order in which it was read."""
-        for line in self._stream("groups", ref, "logs", query=query.query()):
-            if "data" in line or "gap" in line or "note" in line:
-                yield _chunk(line)
+        return self._lines(requests.logs(ref, query))
 
     def chaos(self, ref: str, what: str, task: str, index: int) -> None:
         """Break something on purpose: `kill`, `freeze`, `thaw`, `lose-host`, ..."""
-        body = {"what": what, "task": task, "index": index}
-        self._call("POST", wire.path_of("groups", ref, "chaos"), body)
+        self._call(requests.chaos(ref, what, task, index))
 
     def infras(self) -> list[dict[str, Any]]:
         """What each infra can do here, as the API says it."""
-        return list(self._get("infra")["infras"])
+        return self._call(requests.infras())
 
     def channel(self, ref: str, what: str, query: dict[str, object]) -> Channel:
         """A two-way stream: `exec`, `forward` or `copy`."""
         from argosy.sdk.channels import Channel
 
         self.ensure_server()
-        return Channel(self.home, wire.path_of("groups", ref, what, query=query))
+        return Channel(self.home, requests.channel(ref, what, query))
 
-    def _get(self, *parts: object, query: dict[str, object] | None = None) -> Any:
-        return self._call("GET", wire.path_of(*parts, query=query))
-
-    def _call(self, method: str, path: str, body: object = None) -> Any:
+    def _call(self, request: Request[T]) -> T:
+        """The answer; a missing server is started and asked again."""
         try:
-            return wire.call(self.home, method, path, body, self._timeout)[1]
+            return self._once(request)
         except wire.NoServer:
             if not self._start:
                 raise
         self.ensure_server()
-        return wire.call(self.home, method, path, body, self._timeout)[1]
+        return self._once(request)
 
-    def _stream(
-        self, *parts: object, query: dict[str, object] | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def _once(self, request: Request[T]) -> T:
+        timeout = None if request.endless else self._timeout + request.patience
+        return request.read(
+            *wire.call(self.home, request.method, request.path, request.body, timeout)
+        )
+
+    def _lines(self, lines: Lines[T]) -> Iterator[T]:
         self.ensure_server()
-        return wire.stream(self.home, wire.path_of(*parts, query=query))
-
-
-def _chunk(line: dict[str, Any]) -> Chunk:
-    start, end = line.get("gap") or (0, 0)
-    offset = line.get("offset", end)
-    return Chunk(
-        task=str(line.get("task", "")),
-        index=int(line.get("index", 0)),
-        attempt=int(line.get("attempt", 1)),
-        at=float(line.get("at", 0.0)),
-        offset=int(offset),
-        data=base64.b64decode(line.get("data", "")),
-        gap=int(end - start),
-        note=str(line.get("note", "")),
-    )
+        for line in wire.stream(self.home, lines.path):
+            value = lines.read(line)
+            if value is not None:
+                yield value
 
 
 def node_of(view: Overview, task: str, index: int) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from argosy.errors import InputError, InputErrors, NotFound
 
 FILE_BYTES_MOST = 16 << 20
-_SECRETS = re.compile(r"^\s*[\"']?secrets[\"']?\s*:", re.MULTILINE)
+_SECRETS = re.compile(r"^[ \t]*[\"']?secrets[\"']?[ \t]*:", re.MULTILINE)
 _SCOPE = re.compile(r"(?:secrets:)?(?:(?:personal|workspace|global)\.)?")
 
 

@@ -104,32 +104,47 @@ def call(
     home: Path, method: str, path: str, body: object = None, timeout: float | None = CALL_TIMEOUT
 ) -> tuple[int, Any]:
     """One request: its status and its JSON. Raises the error that the server names."""
-    with closing(Connection(home, timeout)) as connection, _translated(home):
+    with closing(Connection(home, timeout)) as connection, translated(home):
         _send(connection, method, path, body)
         response = connection.getresponse()
-        text = response.read()
-        if response.status >= 400 and response.status != 408:
-            raise refusal(response.status, text)
-        return response.status, (json.loads(text) if text else None)
+        return answered(response.status, response.read())
+
+
+def answered(status: int, text: bytes) -> tuple[int, Any]:
+    """An answer: its status and its JSON. Raises the error that it names; 408 is none."""
+    if status >= 400 and status != 408:
+        raise refusal(status, text)
+    return status, (json.loads(text) if text else None)
 
 
 def stream(home: Path, path: str) -> Iterator[dict[str, Any]]:
     """The lines of an NDJSON answer as they come. Raises Unreachable when it is cut off."""
-    with closing(Connection(home, None)) as connection, _translated(home):
+    with closing(Connection(home, None)) as connection, translated(home):
         _send(connection, "GET", path, None)
         response = connection.getresponse()
         if response.status >= 400:
             raise refusal(response.status, response.read())
-        parts: list[bytes] = []
+        lines = Assembly()
         while chunk := response.read1(READ_BYTES):
-            *lines, rest = chunk.split(b"\n")
-            for line in lines:
-                parts.append(line)
-                whole = b"".join(parts)
-                parts = []
-                if whole.strip():
-                    yield _parsed(whole)
-            parts.append(rest)
+            yield from lines.of(chunk)
+
+
+class Assembly:
+    """Lines of NDJSON put together from the pieces in which they come."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def of(self, chunk: bytes) -> Iterator[dict[str, Any]]:
+        """The lines that `chunk` completes. Raises the error that one of them names."""
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            self._parts.append(line)
+            whole = b"".join(self._parts)
+            self._parts = []
+            if whole.strip():
+                yield _parsed(whole)
+        self._parts.append(rest)
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
@@ -142,12 +157,18 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _send(connection: Connection, method: str, path: str, body: object) -> None:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"} if data is not None else {}
+    data, headers = packed(body)
     connection.request(method, path, body=data, headers=headers)
 
 
-class _translated:
+def packed(body: object) -> tuple[bytes | None, dict[str, str]]:
+    """A body as it is sent, and the headers that say so."""
+    if body is None:
+        return None, {}
+    return json.dumps(body).encode(), {"Content-Type": "application/json"}
+
+
+class translated:
     """Turns what a broken connection raises into Unreachable; generators close silently."""
 
     def __init__(self, home: Path) -> None:
@@ -163,7 +184,7 @@ class _translated:
                 code="server/no-answer",
                 hint="`argosy doctor` says what is wrong with it",
             ) from error
-        if isinstance(error, OSError | http.client.HTTPException):
+        if isinstance(error, OSError | EOFError | http.client.HTTPException):
             raise Unreachable(
                 "the connection to the server was cut off",
                 code="server/cut-off",

@@ -20,7 +20,7 @@ from argosy.model.spec import GroupSpec
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
 from argosy.server.context import Context, Here, attempts_of, live_attempt, newest_attempt, node_of
-from argosy.server.masking import masked, masked_data
+from argosy.server.masking import masked, masked_data, masked_errors
 from argosy.server.streams import reasons_of, view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
@@ -109,7 +109,8 @@ async def launch(body: LaunchBody, here: Here) -> Response:
     """Submit a group; it is kept durably once this answers."""
     parsed = await _parsed(body, here)
     _refuse_unknown(here, parsed.spec)
-    group = await here.control.submit(parsed.spec, source=body.text, replace=body.replace)
+    with masked_errors(parsed.spec):
+        group = await here.control.submit(parsed.spec, source=body.text, replace=body.replace)
     told = {"id": group.id, "name": group.spec.name, "warnings": list(_sentences(parsed))}
     return answer(told)
 

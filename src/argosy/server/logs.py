@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from argosy.errors import ArgosyError, InfraError, InputError, NotFound, Unreachable
+from argosy.infra.api import KeepsLogs, Stream
 from argosy.model.codec import dumps
 from argosy.model.group import Attempt, Group, Stage
 from argosy.model.ids import AttemptId, NodeId
@@ -29,6 +31,11 @@ log = logging.getLogger(__name__)
 AGAIN_FIRST_S: Final = 0.2  # between tries to reach an agent that went away
 AGAIN_MOST_S: Final = 5.0
 TRIES_MOST: Final = 5  # for an attempt that has ended
+SILENT: Final = "server/agent-silent"  # the code of what is no answer
+SILENT_S: Final = 5.0  # without a line until the agent is asked whether it is there
+KNOCK_S: Final = 5.0  # that it has for its answer
+DISK_CHUNK: Final = 1 << 16
+DISK_BYTES: Final = 1 << 20  # of the end of a log, where the agent does not answer
 
 
 Chunks = AsyncGenerator[tuple[float, bytes], None]  # times, and lines to send
@@ -115,6 +122,7 @@ class Source:
     attempt: Attempt
     offset: int | None = None  # of the next byte; None: nothing was read yet
     ended: bool = False  # the agent said that nothing follows
+    noted: bool = False  # it was said why nothing of it comes
     prefix: bytes = field(default=b"", init=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +136,7 @@ class Source:
 
     def moved(self, message: dict[str, Any]) -> None:
         """Take note of how far a message reaches."""
+        self.noted = False
         if "data" in message:
             data = message["data"]
             size = len(data) * 3 // 4 - data[-2:].count("=")
@@ -196,7 +205,12 @@ async def _existing(here: Context, source: Source, asked: dict[str, Any]) -> Chu
         source.offset = 0
         if source.attempt.started_at:  # else nothing was written yet
             yield at, _note(source, error)
-    except (InfraError, Unreachable) as error:
+    except Unreachable as error:
+        held = await _on_disk(here, source, asked)
+        yield at, _note(source, error, from_disk=bool(held))
+        for chunk in held:
+            yield chunk
+    except InfraError as error:
         yield at, _note(source, error)
     if not source.attempt.live:
         source.ended = True
@@ -208,7 +222,7 @@ async def _messages(
     """The lines of one `logs` stream but the last, which says where it ends."""
     wish = {"op": "logs", "attempt": source.attempt.id, "offset": source.offset, **asked}
     async with opened(here.control, source.attempt, wish) as stream:
-        while message := parsed(raw := await stream.readline()):
+        while message := parsed(raw := await _next_line(here, source.attempt, stream)):
             source.moved(message)
             if "end" in message:
                 source.ended = bool(asked["follow"])
@@ -217,15 +231,78 @@ async def _messages(
     raise Unreachable(f"the agent of {source.attempt.node} ended the stream")
 
 
-def _note(source: Source, error: ArgosyError) -> bytes:
+async def _next_line(here: Context, attempt: Attempt, stream: Stream) -> bytes:
+    """The agent's next line, however long it has nothing to say. Raises Unreachable."""
+    while True:
+        try:
+            async with asyncio.timeout(SILENT_S):
+                return await stream.readline()
+        except TimeoutError:
+            await _knock(here, attempt)
+
+
+async def _knock(here: Context, attempt: Attempt) -> None:
+    """Returns when the agent answers anything at all. Raises Unreachable."""
+    try:
+        async with (
+            asyncio.timeout(KNOCK_S),
+            opened(here.control, attempt, {"op": "history", "group": attempt.id}) as stream,
+        ):
+            if await stream.readline():
+                return
+    except TimeoutError as error:
+        raise _silent(attempt) from error
+    raise _silent(attempt)
+
+
+def _silent(attempt: Attempt) -> Unreachable:
+    return Unreachable(
+        f"host {attempt.host} does not answer",
+        code=SILENT,
+        hint="`argosy infra check` shows the state of its hosts",
+    )
+
+
+async def _on_disk(
+    here: Context, source: Source, asked: dict[str, Any]
+) -> list[tuple[float, bytes]]:
+    """The end of a log whose agent does not answer, where its disk can be read from here.
+
+    Nothing when a part was sent already, or it is to be filtered: that is the agent's work.
+    """
+    attempt = source.attempt
+    infra = here.control.infras.get(attempt.infra)
+    if source.offset is not None or asked["grep"] or not isinstance(infra, KeepsLogs):
+        return []
+    end = await infra.log_end(attempt.host, attempt.id, DISK_BYTES)
+    if end is None or end.at < (asked["since"] or 0.0):
+        return []
+    skipped = 0
+    if asked["tail"] is not None:
+        lines = end.data.splitlines(keepends=True)
+        skipped = sum(map(len, lines[: max(0, len(lines) - asked["tail"])]))
+    chunks = []
+    for start in range(skipped, len(end.data), DISK_CHUNK):
+        data = b64encode(end.data[start : start + DISK_CHUNK]).decode()
+        message = {"offset": end.offset + start, "at": end.at, "data": data}
+        source.moved(message)
+        chunks.append((end.at, source.named(dumps(message).encode())))
+    return chunks
+
+
+def _note(source: Source, error: ArgosyError, *, from_disk: bool = False) -> bytes:
     """A line for people: why a log is not here."""
     node = source.attempt.node
+    source.noted = True
+    told = f"the log of {node} cannot be read: {error.text}"
+    if from_disk:
+        told = f"{error.text}: what follows is the end of the log of {node} as the disk has it"
     return line(
         {
             "task": node.task,
             "index": node.index,
             "attempt": source.attempt.number,
-            "note": f"the log of {node} cannot be read: {error.text}",
+            "note": told,
         }
     )
 
@@ -244,7 +321,16 @@ class _Follower:
         self._known: set[AttemptId] = set()
 
     async def run(self, group: Group, sources: list[Source]) -> None:
-        """`sources` were read up to their offsets when the group was `group`."""
+        """`sources` were read up to their offsets when the group was `group`.
+
+        Raises InputError for what an agent refuses.
+        """
+        try:
+            await self._follow_all(group, sources)
+        except ExceptionGroup as errors:  # no `except*`: Python 3.11.2 keeps the group around it
+            raise errors.exceptions[0] from None
+
+    async def _follow_all(self, group: Group, sources: list[Source]) -> None:
         async with asyncio.TaskGroup() as followers:
             for source in sources:
                 self._known.add(source.attempt.id)
@@ -271,6 +357,10 @@ class _Follower:
                     async for raw, _ in messages:
                         async with self._one_at_a_time:
                             await self._out(source.named(raw))
+            except InfraError as error:  # it would be the same the next time
+                if not source.noted:
+                    await self._tell(source, error)
+                return
             except (NotFound, Unreachable) as error:
                 moved = source.offset != before
                 pause, tries = (AGAIN_FIRST_S, 0) if moved else (pause, tries + 1)
@@ -278,11 +368,16 @@ class _Follower:
                     if isinstance(error, NotFound):
                         return
                     if tries >= TRIES_MOST:
-                        async with self._one_at_a_time:
-                            await self._out(_note(source, error))
+                        await self._tell(source, error)
                         return
+                elif error.code == SILENT and not source.noted:
+                    await self._tell(source, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, AGAIN_MOST_S)
+
+    async def _tell(self, source: Source, error: ArgosyError) -> None:
+        async with self._one_at_a_time:
+            await self._out(_note(source, error))
 
     def _lives(self, attempt: Attempt) -> bool:
         try:

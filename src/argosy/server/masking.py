@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from contextlib import contextmanager
+from typing import Any
 
 import yaml
 
+from argosy.errors import ArgosyError
+from argosy.model import secrets
 from argosy.model.codec import MASK
 from argosy.model.spec import GroupSpec
-
-LEAST_LENGTH: Final = 6  # a shorter value is masked only where it is written as a secret
 
 
 def masked(text: str, spec: GroupSpec) -> str:
@@ -19,16 +20,16 @@ def masked(text: str, spec: GroupSpec) -> str:
     spans = sorted(set(_spans(text)), reverse=True)
     for start, end in spans:
         text = f"{text[:start]}'{MASK}'{text[end:]}"
-    return _without(text, _values(spec))
+    return secrets.masked(text, secrets.secret_values(spec))
 
 
 def masked_data(data: Any, spec: GroupSpec) -> Any:
     """JSON data of a spec without long secret values, which may have been put into paths."""
-    values = _values(spec)
+    values = secrets.secret_values(spec)
 
     def walk(one: Any) -> Any:
         if isinstance(one, str):
-            return _without(one, values)
+            return secrets.masked(one, values)
         if isinstance(one, dict):
             return {name: walk(value) for name, value in one.items()}
         return [walk(value) for value in one] if isinstance(one, list) else one
@@ -36,16 +37,17 @@ def masked_data(data: Any, spec: GroupSpec) -> Any:
     return walk(data) if values else data
 
 
-def _values(spec: GroupSpec) -> list[str]:
-    """The secret values that are masked anywhere, the longest first."""
-    every = {value for task in spec.tasks for _, value in task.secrets}
-    return sorted((one for one in every if len(one) >= LEAST_LENGTH), key=len, reverse=True)
-
-
-def _without(text: str, values: list[str]) -> str:
-    for value in values:
-        text = text.replace(value, MASK)
-    return text
+@contextmanager
+def masked_errors(spec: GroupSpec) -> Iterator[None]:
+    """Errors that are raised here name paths of the spec without secret values."""
+    try:
+        yield
+    except ArgosyError as error:
+        values = secrets.secret_values(spec)
+        error.text = secrets.masked(error.text, values)
+        error.hints = tuple(secrets.masked(hint, values) for hint in error.hints)
+        error.args = (error.text,)
+        raise
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:

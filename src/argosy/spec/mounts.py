@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from argosy.model.spec import FileMount, VolumeMount, Workdir
 from argosy.spec.keys.shapes import Fields
-from argosy.spec.source.file import Scalar
+from argosy.spec.source.file import Items, Scalar
 from argosy.spec.source.notes import Mark, Notes
 from argosy.spec.source.words import listed, nearest_word
 
@@ -70,14 +70,8 @@ def mounts_of(
             if isinstance(value, Fields)
             else _copied(key, destination, str(value), folders, notes)
         )
-        for mount in made:
-            mounts.append(mount)
-            if mount.mode:
-                what = mount.source or mount.name
-                said.append(
-                    f"`{mount.destination}` comes from a bucket ({what}), which this version does"
-                    " not read or write"
-                )
+        mounts += made
+        said += [text for mount in made for text in _not_carried_out(mount, value)]
     _check_destinations([key for key, _ in pairs], "file_mounts", notes)
     return tuple(mounts), tuple(said)
 
@@ -121,25 +115,54 @@ def _copied(
 def _stored(
     key: Scalar, destination: str, value: Fields, folders: Folders, notes: Notes
 ) -> list[FileMount]:
-    """A map: a bucket, or local paths put into one."""
+    """A map: a bucket, or what is copied, though it was to be put into a bucket first.
+
+    Of a list each source lies below the destination, under its own name.
+    """
     name = str(value.get("name", ""))
-    sources = [source for source in value.get("source", ()) if source]
     store = str(value.get("store", "")).lower()
-    if not name and not sources:
+    mode = str(value.get("mode", "MOUNT"))
+    bucket = FileMount(destination, "", name, store, mode, bool(value.get("persistent", True)))
+    sources = [source for source in value.get("source", ()) if source]
+    if not sources and not name:
         notes.error(
             value.node.mark, "mount-source",
             f"the file mount `{destination[:60]}` has neither a `source` nor a `name`",
             "give `source: PATH or URI`, or `name: BUCKET`",
         )  # fmt: skip
         return []
+    if not sources:
+        return [bucket]
+    several = isinstance(value.node.get("source"), Items)
+    made: list[FileMount] = []
     for source in sources:
-        scheme = _URI.match(source)
-        if scheme and scheme.group(1).lower() not in (*BUCKETS, "https"):
-            return _copied(key, destination, source, folders, notes)
-    texts = [s if _URI.match(s) else folders.absolute(s) for s in sources] or [""]
-    mode = str(value.get("mode", "MOUNT"))
-    persistent = bool(value.get("persistent", True))
-    return [FileMount(destination, text, name, store, mode, persistent) for text in texts]
+        below = posixpath.join(destination, posixpath.basename(source.rstrip("/")))
+        for mount in _copied(key, below if several else destination, source, folders, notes):
+            remote = replace(bucket, destination=mount.destination, source=mount.source)
+            made.append(remote if mount.mode else mount)
+    return made
+
+
+def _not_carried_out(mount: FileMount, value: Any) -> list[str]:
+    """What this version does not do for a mount."""
+    if mount.mode:
+        return [
+            f"`{mount.destination}` comes from a bucket ({mount.source or mount.name}), which this"
+            " version does not read or write"
+        ]
+    if not isinstance(value, Fields) or _URI.match(mount.source):
+        return []
+    if value.get("name"):
+        return [
+            f"`{mount.destination}` is a copy of {mount.source}: no bucket `{value.get('name')}` is"
+            " made of it, and what a node writes there stays on the node"
+        ]
+    if value.get("mode", "MOUNT") != "COPY":
+        return [
+            f"`{mount.destination}` is a copy of {mount.source}: what a node writes there stays on"
+            " the node"
+        ]
+    return []
 
 
 def volumes_of(

@@ -90,10 +90,10 @@ def draft(
         ends_with=EndsWith(fields.get("ends_with", "all")),
         strict=bool(fields.get("strict", False)),
         launcher=str(fields.get("launcher", "")),
-        not_carried_out=(
+        not_carried_out=tuple(map(notes.shown, (
             *wanted.sentences, *said_workdir, *said_mounts, *said_volumes, *said_service,
             *(f"`{key}`: {text}" for key, text in _LEFT_OUT.items() if _asks(fields, key)),
-        ),
+        ))),
     )  # fmt: skip
     _lint(spec, fields, notes)
     return Draft(spec, fields, fields.get("depends_on", ()), spec.restart.along, wanted.priority)
@@ -236,6 +236,12 @@ def _port(own: Fields, kind: Probe, fields: Fields, wanted: Wanted, notes: Notes
 
 
 def _check_pattern(pattern: str, mark: Mark, notes: Notes) -> None:
+    if len(pattern.encode("utf-8", "surrogateescape")) > PATTERN_MOST:
+        notes.error(
+            mark, "regular-expression", f"`log` has more than {PATTERN_MOST} bytes",
+            "search for a shorter text that the program prints when it is ready",
+        )  # fmt: skip
+        return
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -245,7 +251,10 @@ def _check_pattern(pattern: str, mark: Mark, notes: Notes) -> None:
         )  # fmt: skip
 
 
-_FOR_EVER = re.compile(r"^\s*(?:exec\s+)?(?:sleep\s+infinity|tail\s+-f\s+/dev/null)\b", re.M)
+PATTERN_MOST = 16384  # bytes of a regular expression: agents search no larger one
+_FOR_EVER = re.compile(
+    r"^[ \t]*(?:exec[ \t]+)?(?:sleep[ \t]+infinity|tail[ \t]+-f[ \t]+/dev/null)\b", re.MULTILINE
+)
 _TRUNCATES = re.compile(r"(?<![>0-9&])[12]?>\s*/dev/std(?:err|out)\b")
 
 

@@ -41,6 +41,7 @@ def variables_of(task: Map, overrides: Overrides, missing: Missing, notes: Notes
     """The variables of one task, after `--env` and `--secret`."""
     envs = _envs(task, overrides, missing, notes)
     secrets = _secrets(task, overrides, missing, notes)
+    notes.hide(secrets.values())
     for name in set(envs) & set(secrets):
         value = task.get("secrets")
         notes.warn(

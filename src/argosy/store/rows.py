@@ -10,23 +10,58 @@ from typing import Any, Final
 from argosy.model import codec
 from argosy.model.action import Event
 from argosy.model.group import Group
+from argosy.model.ids import GroupId
 from argosy.model.spec import GroupSpec
 
 NO_SPEC: Final = GroupSpec("", ())
+LISTS: Final = ("nodes", "attempts", "leases")  # of a record: one entry a node, or more
+
+Texts = dict[int, tuple[object, str]]
+"""The identity of a value -> the value, so that it stays its identity, and its JSON text."""
+
+
+class Records:
+    """Makes rows of groups as they change. A decision leaves most values of a record as they were:
+    the texts of those are kept from one row to the next. For one thread."""
+
+    def __init__(self) -> None:
+        self._texts: dict[GroupId, Texts] = {}
+
+    def row(self, group: Group) -> dict[str, Any]:
+        """What changes of a group: all columns but those of `first`."""
+        final = group.phase.final
+        return {
+            "live": not final,
+            "unfinished": not (final and group.clean),
+            "ended_at": group.ended_at,
+            "version": group.version,
+            "record": self._record(group),
+        }
+
+    def forget(self, group: GroupId) -> None:
+        """There will be no more rows of that group."""
+        self._texts.pop(group, None)
+
+    def _record(self, group: Group) -> str:
+        known, kept = self._texts.get(group.id, {}), {}
+        data = codec.encode(replace(group, spec=NO_SPEC, nodes=(), attempts=(), leases=()))
+        del data["spec"]
+        lists = []
+        for name in LISTS:
+            del data[name]
+            texts = []
+            for value in getattr(group, name):
+                found = known.get(id(value)) or (value, codec.dumps(codec.encode(value)))
+                kept[id(value)] = found
+                texts.append(found[1])
+            lists.append(f'"{name}":[{",".join(texts)}]')
+        self._texts[group.id] = kept
+        return f"{codec.dumps(data)[:-1]},{','.join(lists)}}}"
 
 
 def row(group: Group) -> dict[str, Any]:
     """What changes of a group: all columns but those of `first`."""
-    data = codec.encode(replace(group, spec=NO_SPEC))
-    del data["spec"]
-    final = group.phase.final
-    return {
-        "live": not final,
-        "unfinished": not (final and group.clean),
-        "ended_at": group.ended_at,
-        "version": group.version,
-        "record": codec.dumps(data),
-    }
+    return Records().row(group)
 
 
 def first(group: Group, source: str) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class Store:
         self._reading = reading
         self._writing = writing
         self._writer = Writer(writing, path)
+        self._records = rows.Records()
         self.server_id: ServerId = ServerId("")
 
     @classmethod
@@ -120,7 +121,9 @@ class Store:
         Raises Conflict when the version moved or a turn is taken, NotFound when it was removed.
         """
         after = replace(decision.group, version=before.version + 1)
-        columns = rows.row(after)
+        columns = self._records.row(after)
+        if not columns["unfinished"]:
+            self._records.forget(after.id)
         known = {lease.id for lease in before.leases}
         issued = [lease.id for lease in after.leases if lease.id not in known]
 

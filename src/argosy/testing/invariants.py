@@ -381,7 +381,7 @@ class Truth:
         if unit == "*":
             return group.spec.restarts
         for task in group.spec.tasks:
-            names = (task.name, f"*{task.name}", *(str(node) for node in task.nodes()))
+            names = (task.name, f"*{task.name}", *(node.path for node in task.nodes()))
             if unit in names:
                 return task.restart.max
         return 0

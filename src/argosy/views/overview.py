@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from argosy.model.action import Reason
 from argosy.model.group import Attempt, Group, Lease, Node, Outcome, Phase, Stage
 from argosy.model.ids import AttemptId, LeaseId, NodeId
-from argosy.model.spec import Condition, TaskSpec
+from argosy.model.spec import TaskSpec
 from argosy.views.phases import UP, node_phase, task_phase
 from argosy.views.shapes import (
     GroupRow,
@@ -207,29 +206,11 @@ def _waits(known: _Known, task: TaskSpec, node: Node, phase: Phase) -> tuple[str
         if reason := known.reason.get(about):
             return reason.text, reason.since
     attempt = known.newest(node)
-    if idle and attempt is not None and attempt.stage is Stage.READY:
-        missing = [
-            f"{name} to be {condition.value}"
-            for name, condition in task.depends_on
-            if not _holds(known, name, condition)
-        ]
-        return ", ".join(missing), attempt.ready_at if missing else 0.0
+    if idle and attempt is not None and attempt.stage is Stage.READY and not node.asked:
+        # Nothing of its gang has started, so none of this holds; later `decide` says what does not.
+        conditions = (f"{name} to be {condition.value}" for name, condition in task.depends_on)
+        return ", ".join(conditions), attempt.ready_at if task.depends_on else 0.0
     return "", 0.0
-
-
-def _holds(known: _Known, name: str, condition: Condition) -> bool:
-    """Whether every node of that task fulfils the condition."""
-    nodes = known.nodes(known.group.spec.task(name))
-    attempts = tuple(known.newest(node) for node in nodes)
-    match condition:
-        case Condition.SUCCEEDED:
-            return all(node.settled is Outcome.SUCCEEDED for node in nodes)
-        case Condition.HEALTHY:
-            return all(one is not None and one.live and one.healthy for one in attempts)
-        case Condition.STARTED:
-            return all(one is not None and one.stage >= Stage.RUNNING for one in attempts)
-        case _:
-            assert_never(condition)
 
 
 def _root(group: Group) -> tuple[str, int, str]:
@@ -273,7 +254,8 @@ def _spent(group: Group, unit: str, spent: int) -> SpentView:
     if unit == "*":
         return SpentView(unit, spent, group.spec.restarts)
     for task in group.spec.tasks:
-        if unit in (task.name, f"*{task.name}") or any(unit == str(node) for node in task.nodes()):
+        of_nodes = (word for node in task.nodes() for word in (node.path, str(node)))
+        if unit in (task.name, f"*{task.name}", *of_nodes):  # `trainer-1` in older records
             return SpentView(unit, spent, task.restart.max)
     return SpentView(unit, spent)
 

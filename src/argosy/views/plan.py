@@ -19,11 +19,6 @@ def plan_view(
     placed = {one.node: one for one in answer.placements} if isinstance(answer, Plan) else {}
     orders = start_order(spec)
     tasks = tuple(_task(spec, task, orders[task.name], placed) for task in spec.tasks)
-    unfinished = tuple(
-        f'task "{task.name}": {sentence}'
-        for task in spec.tasks
-        for sentence in task.not_carried_out
-    )
     return PlanView(
         name=spec.name,
         fits=isinstance(answer, Plan),
@@ -33,7 +28,7 @@ def plan_view(
         tasks=tasks,
         chosen=answer.report.chosen,
         refused=answer.report.refused,
-        warnings=tuple(dict.fromkeys((*warnings, *answer.report.warnings, *unfinished))),
+        warnings=tuple(dict.fromkeys((*warnings, *answer.report.warnings))),
         price_per_hour_usd=sum(one.price_per_hour_usd for one in placed.values()),
         start_timeout=spec.start_timeout,
         max_duration=spec.max_duration,

@@ -24,8 +24,6 @@ The network: the same functions in `isolated` and in `host`
         mark      one word, no blanks; it is in the command line of everything that is started
         raises    network.NetworkError(step, reason, hint)
     X.adopt(record) -> Optional[Network]    None: the holder is gone, and all attempts with it
-    X.add_node(network, name) -> Network    X.add_balanced(network, task) -> Network
-    X.fresh_node(network, name) -> None     a new, empty network for a node whose attempt has ended
     X.destroy(record) -> None               idempotent; ends everything, removes the directory
     X.enter_attempt(network, node, hostname, pid_namespace=True) -> dict      (a "spec", JSON)
         pid_namespace False (nodes with accelerators): the group's PID namespace, not one of its own
@@ -60,7 +58,7 @@ Attempts (used by the launcher, in `enter.py`, which needs os and ctypes only)
     the host's: take host pids from /proc/self/stat (fields 1 and 4), never from os.getpid().
     The wrapper with own=True is PID 1 of its attempt: SIGKILL to it ends all of the attempt.
     With own=False kill `descendants(wrapper)` until it exits; after a SIGKILL of the wrapper itself
-    the rest are `isolated.strays(network, wrappers)`.
+    the rest are `isolated.strays(spec)`.
 
 Balanced addresses
 
@@ -79,7 +77,9 @@ Probes and connections, made from within the node's network
         .ask(node, kind, port, path="/", timeout=1.0) -> int    kind "tcp" or "http"
         .results() -> List[dict]     {"id", "ok", "detail"}; raises EOFError if the child is gone
         .close()
-    forward.connect(network, node, port, timeout=5.0) -> socket.socket
+    forward.Connecting(network, node, port, timeout=5.0)     made by a child of one's own
+        .fd                          select on it for reading, then .result() -> socket.socket
+        .pid                         the child, to be reaped by the caller
 
 What is left (for tests and `argosy doctor`)
 

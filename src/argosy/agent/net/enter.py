@@ -10,7 +10,7 @@ The answer to "who ends what", for mode isolated:
   parent: that is the wrapper, as PID 1 or (own=False) as a subreaper. So ECHILD in the wrapper is
   "no descendant left", and `descendants(wrapper)` on the host finds all of them.
 - A SIGKILL to a wrapper that is PID 1 makes the kernel end the whole attempt. With own=False its
-  orphans go to the holder; a child of the holder that is neither a wrapper nor ours is a stray
+  orphans go to the holder; a child of the holder that is in a node's network is a stray
   (`isolated.strays`). Killing the holder ends every attempt of the group in either case.
 - Without `join` (no PID namespaces here, mode host) the wrapper must be a subreaper, and what then
   survives a SIGKILL of it is found by the environment's mark only.
@@ -21,11 +21,14 @@ The order matters for an ordinary user: its user namespace first, and by a singl
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from .linux import kernel
 
-Spec = Dict[str, Any]
+TYPE_CHECKING = False  # as `typing` has it, which is not loaded here (launch.py)
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, NoReturn, Optional
+
+    Spec = Dict[str, Any]
 CLOSED_AT_EXEC = os.O_RDONLY | os.O_CLOEXEC
 
 

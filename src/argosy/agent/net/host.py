@@ -81,20 +81,6 @@ def adopt(record: Mapping[str, Any]) -> Optional[Network]:
     return load(network.directory) or network
 
 
-def add_node(network: Network, name: str) -> Network:
-    """Ensure one more node."""
-    return build(network.directory, network.mark, [name], network.subnet, (), network.names)
-
-
-def add_balanced(network: Network, task: str) -> Network:
-    """Ensure an address for the proxy of one more task."""
-    return build(network.directory, network.mark, [], network.subnet, [task], network.names)
-
-
-def fresh_node(network: Network, name: str) -> None:
-    """Nothing to do: the network is the machine's."""
-
-
 def enter_attempt(
     network: Network, node: str, hostname: str, pid_namespace: bool = True
 ) -> Dict[str, Any]:

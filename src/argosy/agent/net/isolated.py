@@ -19,7 +19,6 @@ from . import names, supervisor
 from .linux import holder as holders
 from .linux import inside, kernel, netlink, router
 from .linux.hints import hint
-from .linux.router import strays as strays
 from .network import (
     Network,
     NetworkError,
@@ -226,22 +225,6 @@ def adopt(record: Mapping[str, Any]) -> Optional[Network]:
     return load(network.directory) or network
 
 
-def add_node(network: Network, name: str) -> Network:
-    """Ensure one more node."""
-    return build(network.directory, network.mark, [name], network.subnet, (), network.way_out)
-
-
-def add_balanced(network: Network, task: str) -> Network:
-    """Ensure an address for the proxy of one more task."""
-    return build(network.directory, network.mark, [], network.subnet, [task], network.way_out)
-
-
-def fresh_node(network: Network, name: str) -> None:
-    """Give a node a new, empty network with the same address; its attempt must have ended."""
-    with locked(network.directory):
-        _make(network, [name])
-
-
 def enter_attempt(
     network: Network, node: str, hostname: str, pid_namespace: bool = True
 ) -> Dict[str, Any]:
@@ -268,6 +251,32 @@ def enter_attempt(
         "gid": os.getegid(),
         "env": {},
     }
+
+
+def strays(spec: Mapping[str, Any]) -> List[int]:
+    """What of the attempt with this `enter_attempt` has lost its wrapper and fell to the holder.
+
+    [] where that cannot be: with a PID namespace of its own nothing outlives the wrapper. It is
+    told by the node's network, which only the node's attempt is in, whatever session and
+    environment it took.
+    """
+    if spec.get("mode") != "isolated" or not spec["join"] or spec["join"][2]:
+        return []
+    pid, start = spec["holder"]
+    try:
+        node = os.stat("/proc/%d/root%s" % (pid, spec["net"]))
+        if kernel.start_time(pid) != start:
+            return []
+    except OSError:
+        return []
+    return [one for one in holders.child_pids(pid) or [] if _is_in(one, node)]
+
+
+def _is_in(pid: int, network: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat("/proc/%d/ns/net" % pid), network)
+    except OSError:
+        return False
 
 
 def destroy(record: Mapping[str, Any], unused: Callable[[], bool] = lambda: True) -> None:

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
+import sys
 import tempfile
 from typing import Any, Dict, List, Optional
 
 from . import enter, isolated, names
-from .linux import inside, router
+from .linux import holder as holders
+from .linux import inside, kernel, router
 from .linux.hints import hint
 from .network import NetworkError, boot_id, write_whole
 
 FILE = "trial.json"
 NODE = "node-0"
+OF_TRIAL = re.compile(r"trial-([0-9]+)-([0-9]+)(-.*)?")  # pid and start time of who tries
 NO_NAMES = "install libnss-wrapper, or allow user namespaces, or run the agent as root"
 
 
@@ -46,6 +51,45 @@ def forget(directory: str) -> None:
     path = os.path.join(directory, FILE)
     if os.path.exists(path):
         os.unlink(path)
+
+
+def clear(directory: str) -> None:
+    """End what trials have left that were killed: holders with all that is in them, folders."""
+    for mark, holder in holders.every():
+        if _is_left(mark) and _is_of_this_namespace(holder.pid):
+            try:
+                holders.kill(holder)
+            except (OSError, NetworkError) as error:  # another user's
+                sys.stderr.write("trial: holder %d: %s\n" % (holder.pid, error))
+    for name in os.listdir(directory) if os.path.isdir(directory) else []:
+        if _is_left(name):
+            shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
+
+
+def _mine() -> str:
+    """What everything that this process tries is called."""
+    return "trial-%d-%d" % (os.getpid(), kernel.start_time("self"))
+
+
+def _is_left(name: str) -> bool:
+    """Whether it is of a trial whose process has ended."""
+    found = OF_TRIAL.fullmatch(name)
+    if found is None:
+        return False
+    try:
+        return kernel.start_time(found.group(1)) != int(found.group(2))
+    except ProcessLookupError:
+        return True
+
+
+def _is_of_this_namespace(holder: int) -> bool:
+    """Pids mean the same there: the holder is one PID namespace below us, not in a container."""
+    try:
+        with open("/proc/%d/status" % holder, encoding="ascii", errors="replace") as file:
+            numbers = [line.split()[1:] for line in file if line.startswith("NSpid:")]
+    except OSError:
+        return False
+    return bool(numbers) and len(numbers[0]) == 2
 
 
 def _programs() -> List[Optional[str]]:
@@ -97,10 +141,9 @@ def _try_isolated(directory: str, way_out: bool) -> bool:
     """Build, put an attempt into it, tear down; tells whether PID namespaces work."""
     if way_out and router.way_out_problem():
         raise NetworkError("pasta", router.way_out_problem(), hint("pasta", 0))
-    with tempfile.TemporaryDirectory(prefix="trial-", dir=directory) as folder:
+    with tempfile.TemporaryDirectory(prefix=_mine() + "-", dir=directory) as folder:
         place = os.path.join(folder, "net")
-        mark = "trial-%d" % os.getpid()
-        network = isolated.build(place, mark, [NODE], way_out=way_out)
+        network = isolated.build(place, _mine(), [NODE], way_out=way_out)
         try:
             names.rewrite(network.hosts, names.compose("trial", network))
             spec = isolated.enter_attempt(network, NODE, NODE + ".trial")
@@ -148,7 +191,7 @@ def _see_names(spec: Dict[str, Any]) -> bool:
 
 
 def _try_host(directory: str, failure: Optional[NetworkError]) -> Dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="trial-", dir=directory) as folder:
+    with tempfile.TemporaryDirectory(prefix=_mine() + "-", dir=directory) as folder:
         path = os.path.join(folder, "hosts")
         names.rewrite(path, "127.0.0.1 localhost\n")
         try:

@@ -183,6 +183,8 @@ class Execution:
         self.stuck: Optional[tree.Stuck] = None
         """A process that SIGKILL does not end."""
         self.claim: Optional[Claim] = None
+        self.strays: Callable[[], List[int]] = lambda: []
+        """What of it fell to others than the launcher when its wrapper was killed."""
         self._loop, self._launcher = loop, launcher
         self._fd = -1
         self._timer: Optional[Timer] = None
@@ -281,7 +283,7 @@ class Execution:
 
     def processes(self) -> List[int]:
         """The living processes of the execution, without its wrapper."""
-        if self.claim is None or self.phase is Phase.OVER:
+        if self.claim is None or self.phase is Phase.OVER or not tree.alive(self.claim.wrapper):
             return []
         return tree.descendants(self.claim.wrapper.pid)
 
@@ -403,8 +405,12 @@ class Execution:
         found.
         """
         assert self.claim is not None
-        if self._fd < 0:
-            return tree.rest_of(self.claim, "ARGOSY_MARK=" + self.mark) + self._orphans()
+        if self._fd < 0 or not tree.alive(self.claim.wrapper):  # its pid may be another's now
+            return (
+                tree.rest_of(self.claim, "ARGOSY_MARK=" + self.mark)
+                + self._orphans()
+                + self.strays()
+            )
         tree.send(self.claim.wrapper.pid, signal.SIGCONT)  # a wrapper that somebody froze
         return tree.descendants(self.claim.wrapper.pid)
 

@@ -140,8 +140,8 @@ def write_once(path: str, body: bytes) -> None:
     if os.path.exists(path):
         return
     part = path + ".part"
-    with open(part, "wb") as file:
-        os.chmod(part, 0o600)
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
         file.write(body)
     os.rename(part, path)
 

@@ -16,15 +16,18 @@ names are bound once instead of being looked up. Hence the unusual look of this 
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import ctypes
 import gc
 import marshal
 import os
-import signal
-from typing import Any, Callable, Dict, Optional
 
-Join = Callable[[int, int, bool], None]
-Enter = Callable[[Dict[str, Any]], None]
+TYPE_CHECKING = False  # as `typing` has it, which is not loaded here (launch.py)
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+    Join = Callable[[int, int, bool], None]
+    Enter = Callable[[Dict[str, Any]], None]
 
 EXIT_TAKEN = 75
 EXIT_BROKEN = 71
@@ -35,10 +38,15 @@ _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _read, _fork, _wait, _open, _exit = os.read, os.fork, os.wait, os.open, os._exit
 _access, _unlink, _close = os.access, os.unlink, os.close
+_set_signal = _signal.signal
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _RDWR = os.O_RDWR
 _Taken, _Childless = FileExistsError, ChildProcessError
-_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+# Of the module below `signal`: that one makes enums, and would do so in every program's child.
+_IGNORED = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM)
+_CHANGED = (*_IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ)
+"""What is not as the agent's spawn left it, which sets all to their defaults and blocks none: by
+`run`, and by Python itself."""
 
 
 def _write_claim(claim: int) -> None:
@@ -64,9 +72,8 @@ def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> N
     """
     try:
         os.setsid()  # signals first: who reads the claim may send one
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        for number in _CHANGED:
+            _set_signal(number, _signal.SIG_DFL)
         os.chdir(folder)
         _write_claim(claim)
         os.write(alive, b"+")
@@ -186,7 +193,7 @@ def run(join: Optional[Join] = None, enter: Optional[Enter] = None) -> None:
     request has a spec.
     """
     for number in _IGNORED:  # wrappers inherit it; _program() undoes it
-        signal.signal(number, signal.SIG_IGN)
+        _set_signal(number, _signal.SIG_IGN)
     _prctl(_PR_SET_NAME, b"argosy-attempt", 0, 0, 0)  # for ps
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the orphans of a killed wrapper stay in sight
     gc.collect()

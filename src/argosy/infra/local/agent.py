@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,11 @@ STARTS_MAX: Final = 3  # in one call
 PAUSES: Final = (0.005, 0.005, 0.01, 0.01, 0.02)  # between tries to connect, then the last for ever
 IDLE_EXIT: Final = 300.0  # an agent with nothing to do ends by itself after so long
 KEPT_VARIABLES: Final = ("HOME", "USER", "LOGNAME", "TZ", "XDG_RUNTIME_DIR")
-LOG_TAIL: Final = 400
+CRASHES_MANY: Final = 3  # ends of agents within CRASH_SECONDS that are told
+CRASH_SECONDS: Final = 120.0
+LOG_TAIL: Final = 400  # characters that are shown
+LOG_MAX: Final = 10 << 20  # bytes; a running agent keeps to the same
+OLDER: Final = ".1"  # ends the name of the log before
 
 
 class SocketStream:
@@ -37,6 +42,7 @@ class SocketStream:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self._parts: list[bytes] = []  # of a line whose end has not come yet
 
     async def read(self, most: int = 65536) -> bytes:
         """Up to so many bytes; b"" at the end."""
@@ -49,9 +55,9 @@ class SocketStream:
         """One line with its newline; less, or b"", at the end. Raises ValueError for one too long.
 
         A long line is put together from parts, so that a stream that nobody reads holds no more
-        than READ_AHEAD twice.
+        than READ_AHEAD twice. Whoever is cancelled loses nothing: the next call goes on.
         """
-        parts: list[bytes] = []
+        parts = self._parts
         while sum(map(len, parts)) <= LINE_MAX:
             try:
                 parts.append(await self._reader.readuntil(b"\n"))
@@ -62,6 +68,7 @@ class SocketStream:
                 continue
             except ConnectionError:
                 return b""
+            self._parts = []
             return b"".join(parts)
         raise ValueError(f"a line of the agent is longer than {LINE_MAX} bytes")
 
@@ -108,6 +115,7 @@ class LocalAgent:
     _started: int = 0  # how often, since the last connection
     _wait_until: float = 0.0  # another process is starting it
     _reapers: dict[int, int] = field(default_factory=dict)  # pidfd -> pid
+    _crashes: deque[float] = field(default_factory=lambda: deque(maxlen=CRASHES_MANY))  # when
 
     def pid(self) -> int:
         """The living agent's pid, whoever started it; 0 when there is none.
@@ -136,7 +144,8 @@ class LocalAgent:
         words += ["--server-id", self.launch.server, "--idle-exit", f"{self.launch.idle_exit:g}"]
         if self.capacity is not None:
             words += ["--capacity", json.dumps(self.capacity)]
-        self._child = _spawn(self.launch.command(*words), self.home / "agent.log")
+        _turn(self._log)
+        self._child = _spawn(self.launch.command(*words), self._log)
         self._started += 1
         self._watch(self._child)
 
@@ -164,10 +173,13 @@ class LocalAgent:
             return
         del self._reapers[fd]
         os.close(fd)
-        if os.waitstatus_to_exitcode(status) == EXIT_CONFLICT:
+        code = os.waitstatus_to_exitcode(status)
+        if code == EXIT_CONFLICT:
             # Somebody else is starting one just now: that one will answer.
             self._started -= 1
-            self._wait_until = asyncio.get_running_loop().time() + OTHER_SECONDS
+            self._wait_until = loop.time() + OTHER_SECONDS
+        elif code:
+            self._crashes.append(loop.time())
 
     def _reap_later(self, fd: int) -> None:
         if fd in self._reapers:
@@ -213,6 +225,18 @@ class LocalAgent:
         finally:
             os.close(folder)
 
+    def ailing(self) -> str:
+        """What ails an agent that was started again and again, with its last words; "" else."""
+        ago = asyncio.get_running_loop().time() - CRASH_SECONDS
+        recent = [when for when in self._crashes if when > ago]
+        if len(recent) < CRASHES_MANY:
+            return ""
+        words = " | ".join(self._last_words().splitlines())
+        return (
+            f"the agent in {self.home} ended {len(recent)} times within {CRASH_SECONDS:g} s "
+            f"and was started again; its last words: {words}"
+        )
+
     def _dead(self, what: str) -> Unreachable:
         return Unreachable(
             f"the agent in {self.home} {what}: {self._last_words()}",
@@ -221,11 +245,12 @@ class LocalAgent:
         )
 
     def _last_words(self) -> str:
-        try:
-            text = (self.home / "agent.log").read_text(errors="replace").strip()
-        except OSError:
-            text = ""
-        return text[-LOG_TAIL:] or "it said nothing"
+        text = _end_of(self._log.with_name(self._log.name + OLDER)) + _end_of(self._log)
+        return text.decode(errors="replace").strip()[-LOG_TAIL:] or "it said nothing"
+
+    @property
+    def _log(self) -> Path:
+        return self.home / "agent.log"
 
 
 def clean_environment() -> dict[str, str]:
@@ -233,6 +258,24 @@ def clean_environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LANG": "C.UTF-8", **kept}  # fmt: skip
+
+
+def _turn(log: Path) -> None:
+    """Put a full log aside: an agent that never comes to life does not do so itself."""
+    try:
+        if log.stat().st_size > LOG_MAX:
+            log.rename(log.with_name(log.name + OLDER))
+    except OSError:
+        pass  # there is none, or it is shown by the start that fails
+
+
+def _end_of(log: Path) -> bytes:
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * LOG_TAIL))
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _spawn(command: Sequence[str], log: Path) -> int:

@@ -16,14 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from argosy.errors import AccessError
+from argosy.errors import AccessError, InfraError
 from argosy.model.ids import LeaseId
 
 MACHINE_FILE: Final = Path("/tmp/argosy-gpu-leases.json")
 AGENTS_FILE: Final = Path("/tmp/argosy-gpus.json")
 SIZE_MAX: Final = 1 << 20
 
+RETRY_SECONDS: Final = 2.0
+
 Entries = dict[str, dict[str, Any]]
+
+
+class BookLocked(InfraError):
+    """Somebody else has the reservation file locked just now; nobody waits for that here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,8 @@ class CardBook:
     def locked(self, mine: Mapping[int, LeaseId]) -> Iterator[set[int]]:
         """The indices that others hold; `mine` is written down first.
 
-        What is added to the set is held by this server from then on. Raises AccessError.
+        What is added to the set is held by this server from then on. Never waits. Raises
+        AccessError, BookLocked.
         """
         try:
             fd = _opened(self.path)
@@ -49,7 +56,7 @@ class CardBook:
                 hint=f"`chmod 666 {self.path}` as its owner, or remove it when nothing runs",
             ) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            self._lock(fd)
             entries = {
                 index: entry
                 for index, entry in _parsed(os.pread(fd, SIZE_MAX, 0)).items()
@@ -66,6 +73,17 @@ class CardBook:
             os.ftruncate(fd, len(body))
         finally:
             os.close(fd)
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BookLocked(
+                f"who holds which card is not known: another process has {self.path} locked",
+                code="local/reservations-locked",
+                hint=f"`fuser {self.path}` shows which; end it when it does not go on",
+                retry=RETRY_SECONDS,
+            ) from error
 
     def _used(self) -> set[int]:
         """What programs of any agent use now."""

@@ -18,21 +18,23 @@ import asyncio
 import json
 import logging
 import subprocess
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from argosy.errors import ArgosyError, InfraError, InputError, Unreachable
-from argosy.infra.api import Health, HostRef, HostView
+from argosy.infra.api import Health, HostRef, HostView, LogEnd
 from argosy.infra.local import processes
 from argosy.infra.local.agent import Launch, LocalAgent, SocketStream, clean_environment
-from argosy.infra.local.cards import CardBook
+from argosy.infra.local.cards import BookLocked, CardBook
 from argosy.infra.local.hosts import LocalHost
 from argosy.infra.local.leases import Held, LeaseFiles
+from argosy.infra.local.logs import log_end
 from argosy.infra.local.shares import Shares, words
+from argosy.infra.local.trial import network_found
 from argosy.model.action import LeaseRequest
-from argosy.model.ids import GroupId, InfraName, LeaseId, group_of
+from argosy.model.ids import AttemptId, GroupId, InfraName, LeaseId, group_of
 from argosy.model.needs import Need
 from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
@@ -40,7 +42,10 @@ from argosy.model.plan import Offer
 RELEASE_SECONDS: Final = 600.0  # that one try of a release may take: the longest grace, and more
 RELEASE_TRIES: Final = 5
 COMMAND_SECONDS: Final = 60.0  # of the agent's other commands
+LOCK_TRIES: Final = 20  # to lock the machine's reservation file, which anybody may hold
+LOCK_PAUSE: Final = 0.05  # seconds between them
 LOG: Final = logging.getLogger("argosy.infra.local")
+T = TypeVar("T")
 LOST, FROZEN = "lost", "frozen"
 WHAT: Final = ("kill-agent", "freeze", "thaw", "lose", "restore")
 
@@ -74,8 +79,9 @@ class Local:
     # --- the five verbs --------------------------------------------------------------------------
 
     async def offers(self, need: Need) -> Sequence[Offer]:
-        """Every host, whatever the need is: the planner counts."""
-        others = self._shares.cards_of_others()
+        """Every host, whatever the need is: the planner counts. Raises InfraError, AccessError."""
+        others = await _patiently(self._cards_of_others)
+        network = network_found(self._pool.folder / "shared")
         return tuple(
             Offer(
                 infra=self.name,
@@ -85,13 +91,15 @@ class Local:
                 count=0 if self._broken(host.name) else 1,
                 price_per_hour_usd=host.price_per_hour_usd,
                 elastic_cpus=host.elastic,
+                network=network,
+                own_machine=True,
             )
             for host in self._hosts.values()
         )
 
     async def acquire(self, request: LeaseRequest) -> None:
         """Make the lease, and see that an agent runs for it. Raises CapacityError, InfraError."""
-        held = await asyncio.to_thread(self._shares.take, request, self._broken)
+        held = await _patiently(lambda: asyncio.to_thread(self._shares.take, request, self._broken))
         try:
             if not held.released and not held.gone and not self._broken(held.host):
                 self._agent(held.host).start()
@@ -115,7 +123,11 @@ class Local:
         began = self._now()
         if not self._claimed:
             self._claimed = True
-            self._shares.cards_of_others()
+            try:
+                await self._cards_of_others()
+            except BookLocked as error:
+                self._claimed = False  # the next look tries again
+                LOG.warning("%s: %s", self.name, error.text)
         leases = self._files.all()
         for host in {held.host for held in leases if held.host and not held.gone}:
             if self._broken(host) == LOST:  # an earlier life was killed while it lost the host
@@ -148,7 +160,7 @@ class Local:
 
     async def hosts(self) -> Sequence[HostView]:
         """Its hosts, with what is free and who holds the rest."""
-        others = self._shares.cards_of_others()
+        others = await _patiently(self._cards_of_others)
         leases = self._files.all()
         return tuple(
             HostView(
@@ -162,13 +174,23 @@ class Local:
         )
 
     async def check(self) -> Health:
-        """What works here, from a trial that an agent's command makes."""
+        """What works here, from a trial that an agent's command makes, and from its agents."""
         try:
             facts = await self._command("facts", "--home", str(self._pool.folder))
-            found = json.loads(facts)
+            health = _health(self.name, self._pool.hosts, json.loads(facts))
         except (ArgosyError, ValueError) as error:
-            return Health(self.name, False, problems=(str(error),), hints=("read the text above",))
-        return _health(self.name, self._pool.hosts, found)
+            health = Health(
+                self.name, False, problems=(str(error),), hints=("read the text above",)
+            )
+        ailing = [words for agent in self._agents.values() if (words := agent.ailing())]
+        return _with_ailing(health, ailing, len(self._hosts))
+
+    async def log_end(self, host: str, attempt: AttemptId, most: int) -> LogEnd | None:
+        """The last bytes of an attempt's log as they lie on the disk, or None."""
+        if "/" in attempt or host not in self._hosts:
+            return None
+        output = self._pool.folder / "hosts" / host / "attempts" / attempt / "output"
+        return await asyncio.to_thread(log_end, output, most)
 
     async def break_host(self, host: str, what: str) -> None:
         """Break a host on purpose, or mend it. Raises InputError for what it does not know."""
@@ -314,6 +336,9 @@ class Local:
 
     # --- small things ----------------------------------------------------------------------------
 
+    async def _cards_of_others(self) -> set[int]:
+        return self._shares.cards_of_others()
+
     def _agent(self, host: str) -> LocalAgent:
         if host not in self._agents:
             known = self._hosts.get(host)
@@ -341,6 +366,16 @@ class Local:
                 self._tasks.pop(name, None)
 
         self._tasks[name] = asyncio.create_task(quietly(), name=f"{self.name} {name}")
+
+
+async def _patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Try again for a second while somebody else has the reservation file locked."""
+    for _ in range(LOCK_TRIES - 1):
+        try:
+            return await work()
+        except BookLocked:
+            await asyncio.sleep(LOCK_PAUSE)
+    return await work()
 
 
 def _seen(held: Held) -> SeenLease:
@@ -371,3 +406,16 @@ def _health(name: InfraName, hosts: Sequence[LocalHost], facts: dict[str, Any]) 
     hint = str(network.get("hint") or "")
     hints = (hint,) if hint and not isolated else ()
     return Health(name, works, tuple(shown), problems, hints)
+
+
+def _with_ailing(health: Health, ailing: Sequence[str], hosts: int) -> Health:
+    """The same with what is known of agents that end again and again."""
+    if not ailing:
+        return health
+    hint = "mend what the last words name; what ran goes on, and the next agent finds it again"
+    return replace(
+        health,
+        works=health.works and len(ailing) < hosts,
+        problems=(*health.problems, *ailing),
+        hints=(*health.hints, hint),
+    )

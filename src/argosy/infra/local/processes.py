@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +20,17 @@ STANDING: Final = ("T", "t", "Z", "X", "")  # states that a stopped process may 
 PAUSE: Final = 0.005  # seconds between two passes of killing
 
 
-def freeze(home: Path, agent: int) -> set[int]:
-    """SIGSTOP to everything, the agent (pid; 0: none) first; what there was, once it stands."""
-    done: set[int] = set()
+def freeze(home: Path, agent: int) -> dict[int, int]:
+    """SIGSTOP to everything, the agent (pid; 0: none) first; what there was, once it stands: pid
+    -> start time."""
+    done: dict[int, int] = {}
     for _ in range(PASSES_MAX):
-        fresh = [pid for pid in of_host(home, agent) if pid not in done]
+        fresh = {pid: started(pid) for pid in of_host(home, agent) if pid not in done}
         if not fresh:
             break
         for pid in fresh:
             _send(pid, signal.SIGSTOP)
-        done.update(fresh)
+        done |= fresh
     for _ in range(PASSES_MAX):
         if all(_state(pid) in STANDING for pid in done):
             break
@@ -46,8 +47,8 @@ def thaw(home: Path, agent: int) -> None:
 def kill(home: Path, agent: int) -> list[int]:
     """SIGKILL to everything; what is left after all passes cannot be killed: another user's, or
     stuck in the kernel. It is frozen first, so that nothing forks away or is started meanwhile."""
-    seen = {pid: started(pid) for pid in freeze(home, agent)}
-    trials = _trials(set(seen))
+    seen = freeze(home, agent)
+    trials = _trials(seen)
     left: list[int] = []
     for _ in range(PASSES_MAX):
         # What was seen is remembered: a child whose parent has died is not found by it any more.
@@ -58,8 +59,9 @@ def kill(home: Path, agent: int) -> list[int]:
         for pid in left:
             _send(pid, signal.SIGKILL)
         time.sleep(PAUSE)
-    for pid in trials:
-        _send(pid, signal.SIGKILL)
+    for pid, since in trials.items():
+        if since and started(pid) == since:
+            _send(pid, signal.SIGKILL)
     return left
 
 
@@ -140,10 +142,11 @@ def _marked(home: Path) -> Iterator[int]:
             continue
 
 
-def _trials(pids: set[int]) -> list[int]:
-    """Holders of the networks that these processes were just trying out, and would have ended."""
-    marks = {b"trial-%d" % pid for pid in pids}
-    found = []
+def _trials(pids: Mapping[int, int]) -> dict[int, int]:
+    """Holders of the networks that these processes were just trying out, and would have ended; all
+    as pid -> start time."""
+    marks = {b"trial-%d-%d" % one for one in pids.items()}
+    found = {}
     for name in os.listdir("/proc"):
         try:
             with open(f"/proc/{name}/cmdline", "rb") as file:
@@ -151,7 +154,7 @@ def _trials(pids: set[int]) -> list[int]:
         except OSError:
             continue
         if b"argosy-net" in words and marks.intersection(words):
-            found.append(int(name))
+            found[int(name)] = started(int(name))
     return found
 
 

@@ -150,7 +150,11 @@ LABELS: Final = MapOf(Text("text", "write text"))
 RECOVERY: Final = Record(
     "`job_recovery`",
     (
-        Key("strategy", WORD, "Kept for existing files; a lost host is replaced in any case."),
+        Key(
+            "strategy",
+            WORD,
+            "Kept for existing files: a lost host is replaced, unless it is `none`.",
+        ),
         Key("max_restarts_on_errors", Whole(0, 1_000_000), "Restarts after failures."),
         Key("recover_on_exit_codes", EXIT_CODES, "Exit codes that are restarted."),
     ),

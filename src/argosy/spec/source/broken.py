@@ -83,21 +83,29 @@ def check_lines(notes: Notes, most: int) -> None:
             )  # fmt: skip
 
 
-def explain(error: Any, notes: Notes) -> None:
-    """Note what is wrong where the scanner gave up (`error` is a yaml.YAMLError)."""
+def explain(error: Any, notes: Notes, lines_before: int = 0) -> None:
+    """Note what is wrong where the scanner gave up (`error` is a yaml.YAMLError).
+
+    It read a document that begins below so many lines of the file.
+    """
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    at = Mark(mark.line + 1, mark.column + 1) if mark else Mark(1, 1)
+    at = _place(mark, lines_before) if mark else Mark(lines_before + 1, 1)
     at = Mark(min(at.line, len(notes.lines)), at.column)
     problem = str(getattr(error, "problem", None) or error)
     context = str(getattr(error, "context", None) or "")
-    opened = getattr(error, "context_mark", None)
+    start = getattr(error, "context_mark", None)
+    opened = _place(start, lines_before) if start else None
     if "simple key" in context and opened is not None:  # the line itself, not the end of the file
-        at = Mark(opened.line + 1, opened.column + 1)
-    if _template(at, notes) or _tab(at, problem, notes) or _shell(notes):
+        at = opened
+    if _template(at, notes) or _tab(at, problem, notes) or (not lines_before and _shell(notes)):
         return
-    if _heredoc(at, notes) or _quote(at, context, opened, notes):
+    if _heredoc(at, notes, lines_before) or _quote(at, context, opened, notes):
         return
     _plain(at, problem, context, notes)
+
+
+def _place(mark: Any, lines_before: int) -> Mark:
+    return Mark(lines_before + mark.line + 1, mark.column + 1)
 
 
 def _template(at: Mark, notes: Notes) -> bool:
@@ -139,9 +147,9 @@ def _shell(notes: Notes) -> bool:
     return False
 
 
-def _heredoc(at: Mark, notes: Notes) -> bool:
+def _heredoc(at: Mark, notes: Notes, lines_before: int) -> bool:
     """The body of a heredoc that is less indented than its block, and so ended it."""
-    for number in range(at.line - 1, max(at.line - 200, 0), -1):
+    for number in range(at.line - 1, max(at.line - 200, lines_before), -1):
         line = notes.lines[number - 1]
         found = _HEREDOC.search(line)
         if not found:
@@ -163,11 +171,11 @@ def _heredoc(at: Mark, notes: Notes) -> bool:
     return False
 
 
-def _quote(at: Mark, context: str, opened: Any, notes: Notes) -> bool:
+def _quote(at: Mark, context: str, opened: Mark | None, notes: Notes) -> bool:
     if "quoted scalar" not in context or opened is None:
         return False
     notes.error(
-        Mark(opened.line + 1, opened.column + 1), "open-quote",
+        opened, "open-quote",
         "this quoted text is not closed, or has something YAML cannot read before its end",
         "close the quote on the same line; inside double quotes `\\` starts an escape,"
         " so use single quotes for paths and regular expressions",

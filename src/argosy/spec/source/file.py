@@ -7,8 +7,10 @@ YAML 1.1 as PyYAML reads it, since that is what existing files were tried with: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import yaml
@@ -21,6 +23,7 @@ MAX_LINE_BYTES: Final = 128 << 10  # the kernel's limit for one argument or vari
 MAX_DOCUMENTS: Final = 1001  # a header and MAX_TASKS
 MAX_DEPTH: Final = 50
 MAX_VALUES: Final = 200_000  # after aliases are written out
+_START: Final = re.compile(r"---(\s|$)")
 
 Native = str | int | float | bool | None
 
@@ -107,11 +110,12 @@ def open_notes(text: bytes | str, file: str) -> tuple[str, Notes]:
 
 def documents(text: str, notes: Notes) -> list[Node]:
     """The documents that are not empty. Raises InputErrors when the text is not YAML."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        found = list(_Composer(yaml.parse(text, Loader=loader), notes).documents())
+        found = _composed(text, notes)
     except yaml.YAMLError as error:
-        broken.explain(error, notes)
+        _explain_each(notes)
+        if not notes.errors:  # only the documents together are wrong
+            broken.explain(error, notes)
         notes.raise_errors()
         raise
     except (RecursionError, ValueError, OverflowError) as error:
@@ -120,6 +124,26 @@ def documents(text: str, notes: Notes) -> list[Node]:
         raise
     notes.raise_errors()
     return [node for node in found if not absent(node)]
+
+
+def _composed(text: str, notes: Notes, lines_before: int = 0) -> list[Node]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return list(_Composer(yaml.parse(text, Loader=loader), notes, lines_before).documents())
+
+
+def _explain_each(notes: Notes) -> None:
+    """Note what is wrong with every document: a scanner gives up at its first error, and a line
+    `---` always begins anew. A template is one error, whatever else it looks like."""
+    starts = [number for number, line in enumerate(notes.lines) if _START.match(line)]
+    for start, end in pairwise(sorted({0, *starts[:MAX_DOCUMENTS], len(notes.lines)})):
+        try:
+            _composed("\n".join(notes.lines[start:end]), notes, start)
+        except yaml.YAMLError as error:
+            broken.explain(error, notes, start)
+        except (RecursionError, ValueError, OverflowError):
+            continue
+        if any(one.code == "spec/template" for one in notes.errors):
+            return
 
 
 def value_of(text: str, flag: str) -> Node:
@@ -151,13 +175,18 @@ def _move(node: Node, mark: Mark) -> None:
 class _Composer:
     """Makes trees of events. Not recursive below MAX_DEPTH, and counts what aliases write out."""
 
-    def __init__(self, events: Iterator[Any], notes: Notes) -> None:
+    def __init__(self, events: Iterator[Any], notes: Notes, lines_before: int = 0) -> None:
         self.events = events
         self.notes = notes
+        self.lines_before = lines_before  # in the file, above what the events tell of
         self.anchors: dict[str, Node] = {}
         self.sizes: dict[int, int] = {}  # id of an anchored node: values in it
         self.values = 0
         self.resolver = yaml.SafeLoader("")
+
+    def mark(self, event: Any) -> Mark:
+        start = event.start_mark
+        return Mark(self.lines_before + start.line + 1, start.column + 1)
 
     def documents(self) -> Iterator[Node]:
         count = 0
@@ -165,7 +194,7 @@ class _Composer:
             if isinstance(event, yaml.DocumentStartEvent):
                 count += 1
                 if count > MAX_DOCUMENTS:
-                    broken.too_many(_mark(event), MAX_DOCUMENTS - 1, self.notes)
+                    broken.too_many(self.mark(event), MAX_DOCUMENTS - 1, self.notes)
                     return
                 self.anchors = {}
                 yield self.node(next(self.events), 0)
@@ -173,7 +202,7 @@ class _Composer:
     def node(self, event: Any, depth: int) -> Node:
         self.values += 1
         if depth > MAX_DEPTH or self.values > MAX_VALUES:
-            broken.too_complex(_mark(event), MAX_DEPTH, MAX_VALUES, self.notes)
+            broken.too_complex(self.mark(event), MAX_DEPTH, MAX_VALUES, self.notes)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event)
         before = self.values
@@ -186,24 +215,24 @@ class _Composer:
     def alias(self, event: Any) -> Node:
         node = self.anchors.get(event.anchor)
         if node is None:
-            broken.unknown_alias(_mark(event), event.anchor, list(self.anchors), self.notes)
-            return Scalar("", None, _mark(event))
+            broken.unknown_alias(self.mark(event), event.anchor, list(self.anchors), self.notes)
+            return Scalar("", None, self.mark(event))
         self.values += self.sizes[id(node)]
         if self.values > MAX_VALUES:
-            broken.bomb(_mark(event), MAX_VALUES, self.notes)
+            broken.bomb(self.mark(event), MAX_VALUES, self.notes)
         return node
 
     def fresh(self, event: Any, depth: int) -> Node:
         if isinstance(event, yaml.ScalarEvent):
             return self.scalar(event)
         if isinstance(event, yaml.SequenceStartEvent):
-            items = Items(_mark(event))
+            items = Items(self.mark(event))
             for inner in self.events:
                 if isinstance(inner, yaml.SequenceEndEvent):
                     break
                 items.items.append(self.node(inner, depth + 1))
             return items
-        made = Map(_mark(event), flow=bool(event.flow_style))
+        made = Map(self.mark(event), flow=bool(event.flow_style))
         self.fill(made, depth)
         return made
 
@@ -237,7 +266,7 @@ class _Composer:
             made.pairs.extend(pair for pair in source.pairs if pair[0].text not in mine)
 
     def scalar(self, event: Any) -> Scalar:
-        mark = _mark(event)
+        mark = self.mark(event)
         plain = event.style is None or event.style == ""
         tag = event.tag
         if tag is None or tag == "!":
@@ -267,8 +296,3 @@ _MAKERS: Final[dict[str, Any]] = {
     "int": yaml.SafeLoader.construct_yaml_int,
     "float": yaml.SafeLoader.construct_yaml_float,
 }
-
-
-def _mark(event: Any) -> Mark:
-    start = event.start_mark
-    return Mark(start.line + 1, start.column + 1)

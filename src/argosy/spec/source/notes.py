@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from argosy.errors import InputError, InputErrors, Place
+from argosy.model.secrets import maskable, masked
 
 SOURCE_SHOWN = 200  # longest line that is shown with a caret, in characters
 ERRORS_KEPT = 100  # more than so many help nobody; the last one says how many there were
@@ -48,20 +50,33 @@ class Notes:
     said: set[tuple[Mark, str]] = field(default_factory=set)
     left_out: int = 0
     hidden: frozenset[int] | None = None  # lines that hold secrets; None: not looked for yet
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # values that no text may show
 
     def error(self, mark: Mark, code: str, text: str, hint: str | tuple[str, ...]) -> None:
         """Keep an error; `code` is without its `spec/`."""
+        text, hints = self.shown(text), (hint,) if isinstance(hint, str) else hint
         if not self._new(mark, text):
             return
         if len(self.errors) >= ERRORS_KEPT:
             self.left_out += 1
             return
-        self.errors.append(InputError(text, code=f"spec/{code}", hint=hint, place=self.place(mark)))
+        hints = tuple(self.shown(one) for one in hints)
+        place = self.place(mark)
+        self.errors.append(InputError(text, code=f"spec/{code}", hint=hints, place=place))
 
     def warn(self, mark: Mark, code: str, text: str, hint: str = "") -> None:
         """Keep a warning; `code` is without its `spec/`."""
+        text, hint = self.shown(text), self.shown(hint)
         if self._new(mark, text) and len(self.warnings) < ERRORS_KEPT:
             self.warnings.append(Warning_(text, self.place(mark), hint, f"spec/{code}"))
+
+    def hide(self, values: Iterable[str]) -> None:
+        """From now on no text shows these values of secrets."""
+        self.secrets = maskable((*self.secrets, *values))
+
+    def shown(self, text: str) -> str:
+        """A text of what was read, without the values of secrets that were put into it."""
+        return masked(text, self.secrets)
 
     def place(self, mark: Mark) -> Place:
         """The place in the words of `errors`, with the text of the line unless it is very long."""

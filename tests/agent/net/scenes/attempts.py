@@ -7,9 +7,20 @@ import select
 import signal
 
 from agent.net.linux import kernel
-from scenes.world import DEADLINE, Attempt, Group, alive, ask, descendants, http, refusal, until
+from scenes.world import (
+    DEADLINE,
+    Attempt,
+    Group,
+    alive,
+    ask,
+    connect,
+    descendants,
+    http,
+    refusal,
+    until,
+)
 
-from agent.net import enter, forward, isolated
+from agent.net import enter, isolated
 
 # A program with ways out: each leaves a process that sleeps, in a session of its own, without
 # environment, orphaned; then it writes that it is done and ends or stays.
@@ -118,11 +129,13 @@ def orphans_of_a_killed_wrapper_are_strays():
         group.read("done")
         tree = until(lambda: _all(attempt, 5), "five processes")
         os.kill(attempt.wrapper, signal.SIGKILL)
-        known = [other.wrapper]
-        until(lambda: sorted(isolated.strays(group.network, known)) == sorted(tree), "strays")
+        spec = isolated.enter_attempt(group.network, "a-0", "a-0.g", False)
+        until(lambda: sorted(isolated.strays(spec)) == sorted(tree), "strays")
+        assert not isolated.strays({**spec, "net": spec["net"] + "0"})
+        assert not isolated.strays({**spec, "holder": [spec["holder"][0], 1]})
         for pid in tree:
             os.kill(pid, signal.SIGKILL)
-        until(lambda: not isolated.strays(group.network, known), "strays to end")
+        until(lambda: not isolated.strays(spec), "strays to end")
         assert alive(other.program)
 
 
@@ -255,29 +268,9 @@ def forward_reaches_the_node_and_its_loopback():
         group.read("up")
         group.read("local")
         for port in (8000, 8001):
-            with forward.connect(group.network, "a-0", port) as sock:
+            with connect(group.network, "a-0", port) as sock:
                 assert ask(sock) == "a-0.g"
-        assert "refused" in refusal(lambda: forward.connect(group.network, "a-1", 8000))
-
-
-def a_fresh_node_has_the_same_address_and_nothing_else():
-    with Group(["a-0", "a-1"]) as group:
-        first = group.python("a-0", http(200), group.file("one"))
-        group.read("one")
-        net = os.readlink(f"/proc/{first.program}/ns/net")
-        os.kill(first.wrapper, signal.SIGKILL)
-        until(first.gone, "the first attempt to end")
-        isolated.fresh_node(group.network, "a-0")
-        second = group.python("a-0", http(200), group.file("two"))
-        group.read("two")
-        assert os.readlink(f"/proc/{second.program}/ns/net") != net
-        code = (
-            "import socket,sys\n"
-            "s=socket.create_connection(('a-0',8000),20); s.sendall(b'x')\n"
-            "sys.exit(0 if s.recv(100) else 1)\n"
-        )
-        asker = group.python("a-1", code)
-        assert asker.line("exit") == "0"
+        assert "refused" in refusal(lambda: connect(group.network, "a-1", 8000))
 
 
 def a_running_program_sees_changed_names():
@@ -294,7 +287,7 @@ def a_running_program_sees_changed_names():
         # without a resolver an unknown name is answered at once: in the scene's own resolv.conf
         attempt = group.python("a-0", looking, group.file("up"), wanted)
         group.read("up")
-        group.network = isolated.add_node(group.network, "b-0")
+        group.network = isolated.build(group.directory, group.mark, ["b-0"])
         assert group.network.nodes["b-0"] == wanted
         group.name_all()
         assert select.select([attempt.fd], [], [], DEADLINE)[0]

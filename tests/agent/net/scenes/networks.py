@@ -12,11 +12,21 @@ import tempfile
 import time
 
 from agent.net.linux import holder, kernel, router
-from scenes.world import DEADLINE, Group, alive, ask, descendants, here_answer, http, refusal, until
+from scenes.world import (
+    DEADLINE,
+    Group,
+    alive,
+    ask,
+    connect,
+    descendants,
+    here_answer,
+    http,
+    refusal,
+    until,
+)
 
 from agent.net import (
     balance,
-    forward,
     isolated,
     leftovers,
     network,
@@ -83,7 +93,7 @@ def a_build_that_was_cut_off_is_done_anew():
 
 def _refused(made, node):
     try:
-        forward.connect(made, node, 9)
+        connect(made, node, 9)
     except ConnectionError as error:
         return "refused" in str(error)
     return False
@@ -289,7 +299,7 @@ def a_restarted_agent_adopts_the_network_and_its_attempts():
         adopted = isolated.adopt(group.network.record())
         assert adopted == group.network
         assert alive(wrapper)
-        with forward.connect(adopted, "a-0", 8000) as sock:
+        with connect(adopted, "a-0", 8000) as sock:
             assert ask(sock) == "a-0.g"
         assert router.has_way_out(adopted.holder)
         os.close(reader)
@@ -309,6 +319,33 @@ def the_trial_says_what_is_missing():
     assert _tried_without(_no_more_user_namespaces) == ("user-namespace", "max_user_namespaces")
     assert _tried_without(_no_nft) == ("nft", "apt install nftables")
     assert _tried_without(_no_pasta) == ("pasta", "apt install passt")
+
+
+def what_a_killed_trial_leaves_is_cleared():
+    place = tempfile.mkdtemp(prefix="trial-")
+
+    def mine(child):
+        return [one for mark, one in holder.every() if mark.startswith(f"trial-{child}-")]
+
+    child = os.fork()
+    if child == 0:
+        try:
+            trial.trial(place)
+        finally:
+            os._exit(0)
+    left = until(lambda: mine(child), "the trial's holder")
+    os.kill(child, signal.SIGSTOP)  # long before it comes to its end
+    trial.clear(place)
+    assert mine(child) == left, "the trial lives: it is left alone"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert mine(child) == left
+    assert os.listdir(place)
+    trial.clear(place)
+    assert not mine(child)
+    assert not [one for one in left if holder.is_there(one)]
+    assert os.listdir(place) == []
+    os.rmdir(place)
 
 
 def _tried_without(take_away):

@@ -9,9 +9,9 @@ import socket
 import tempfile
 
 from agent.net.linux import kernel
-from scenes.world import PYTHON, Attempt, Group, refusal, until
+from scenes.world import PYTHON, Attempt, Group, connect, refusal, until
 
-from agent.net import enter, forward, host, isolated, leftovers, names, network, trial
+from agent.net import enter, host, isolated, leftovers, names, network, trial
 
 SEEN = (
     "import socket,sys,os\n"
@@ -105,9 +105,9 @@ def host_mode_forward_reaches_the_node():
             server.bind((group.net.nodes["a-0"], 0))
             server.listen(1)
             port = server.getsockname()[1]
-            with forward.connect(group.net, "a-0", port) as sock:
+            with connect(group.net, "a-0", port) as sock:
                 sock.sendall(b"x")
-            said = refusal(lambda: forward.connect(group.net, "b-0", port))
+            said = refusal(lambda: connect(group.net, "b-0", port))
         assert "refused" in said, said
 
 

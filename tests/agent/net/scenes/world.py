@@ -16,7 +16,7 @@ import time
 
 from agent.net.linux import kernel
 
-from agent.net import enter, isolated, leftovers, names, trial
+from agent.net import enter, forward, isolated, leftovers, names, trial
 
 DEADLINE = 30.0
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -40,6 +40,15 @@ def refusal(call):
     except Exception as error:
         return f"{error} {getattr(error, 'hint', '')}"
     raise AssertionError("no error")
+
+
+def connect(network, node, port):
+    """A connection to a port of a node, waited for."""
+    connecting = forward.Connecting(network, node, port)
+    ready, _, _ = select.select([connecting.fd], [], [], DEADLINE)
+    assert ready, "no answer of the child"
+    os.waitpid(connecting.pid, 0)
+    return connecting.result()
 
 
 class Attempt:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import signal
 import time
-from typing import List, Optional
+from typing import Iterator, List, Optional, Tuple
 
 from ..network import Holder, NetworkError, boot_id
 from . import inside, kernel
@@ -141,15 +141,20 @@ def _stat(pid: int) -> List[bytes]:
 
 def find(mark: str) -> List[Holder]:
     """All holders with that mark, by their command lines."""
-    wanted = [b"/bin/sh", b"-c", SCRIPT.encode(), WORD.encode(), mark.encode()]
-    found = []
+    return [holder for other, holder in every() if other == mark]
+
+
+def every() -> Iterator[Tuple[str, Holder]]:
+    """(mark, holder) of all holders, by their command lines."""
+    wanted = [b"/bin/sh", b"-c", SCRIPT.encode(), WORD.encode()]
     for name in os.listdir("/proc"):
-        if name.isdigit() and command_line(int(name)) == wanted:
+        words = command_line(int(name)) if name.isdigit() else []
+        if words[:-1] == wanted:
             try:
-                found.append(Holder(boot_id(), int(name), kernel.start_time(name)))
+                found = Holder(boot_id(), int(name), kernel.start_time(name))
             except ProcessLookupError:
                 continue
-    return found
+            yield words[-1].decode("utf-8", "replace"), found
 
 
 def command_line(pid: int) -> List[bytes]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Optional, Union
 
+TYPE_CHECKING = False  # as `typing` has it, which is not loaded here (launch.py)
+if TYPE_CHECKING:
+    from typing import Optional, Union
+
+    Text = Union[str, bytes]
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWUSER = 0x10000000
@@ -40,8 +44,6 @@ libc.mount.argtypes = (
 libc.sethostname.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
 _errno_location = libc.__errno_location
 _errno_location.restype = ctypes.c_void_p
-
-Text = Union[str, bytes]
 
 
 def last_error(what: str) -> OSError:

@@ -13,7 +13,6 @@ import shutil
 from typing import List, Optional, Tuple
 
 from ..network import Holder, Network, NetworkError
-from . import holder as holders
 from . import inside
 from .hints import hint, tun_problem
 
@@ -221,15 +220,3 @@ def free_subnet(nodes: int) -> str:
             if not any(subnet.overlaps(other) for other in taken):
                 return str(subnet)
     raise NetworkError("addresses", "no free private range", "name a subnet that is free here")
-
-
-def strays(network: Network, wrappers: List[int]) -> List[int]:
-    """Children of the holder that are neither `wrappers` nor ours: what lost its wrapper."""
-    assert network.holder is not None
-    found = []
-    for pid in holders.child_pids(network.holder.pid) or []:
-        words = holders.command_line(pid)
-        ours = words == holders.SLEEP or holders.WORD.encode() in words
-        if pid not in wrappers and words and not ours:
-            found.append(pid)
-    return found

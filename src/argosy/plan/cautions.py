@@ -1,0 +1,160 @@
+"""What will run, but not as one might think: the warnings of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from argosy.model.ids import InfraName, NodeId
+from argosy.model.plan import Offer, Placement
+from argosy.model.spec import GroupSpec, Probe, TaskSpec
+
+NAMED_MOST = 4  # nodes, paths and ports that one warning names
+
+HostKey = tuple[InfraName, str | None]
+Ports = tuple[int, int]  # the first and the last of a range
+
+
+def warnings(
+    spec: GroupSpec, placements: Sequence[Placement], offers: Sequence[Offer]
+) -> tuple[str, ...]:
+    """What people should know of these placements; of those that are missing, nothing."""
+    by_host = {(offer.infra, offer.host): offer for offer in offers}
+    elastic = {key: offer for key, offer in by_host.items() if offer.elastic_cpus}
+    found = list(not_carried_out(spec))
+    for task in spec.tasks:
+        mine = [placement for placement in placements if placement.node.task == task.name]
+        found += _beyond(task, mine, elastic)
+        found += _written_here(task, mine, by_host)
+    found += _beyond_together(placements, elastic)
+    found += _clashes(spec, placements, by_host)
+    infras = sorted({placement.infra for placement in placements})
+    if len(infras) > 1 and spec.inter_connection is None:
+        found.append(
+            f"the group is spread over {', '.join(infras)}: host names work within each, not across"
+        )
+    return tuple(found)
+
+
+def not_carried_out(spec: GroupSpec) -> tuple[str, ...]:
+    """What was read and checked, and this version does no more of."""
+    return tuple(
+        f'task "{task.name}": {sentence}'
+        for task in spec.tasks
+        for sentence in task.not_carried_out
+    )
+
+
+# Cores and memory beyond what there is
+
+
+def _beyond(
+    task: TaskSpec, placements: Iterable[Placement], by_host: Mapping[HostKey, Offer]
+) -> list[str]:
+    """A task that wants more cores or memory than an elastic host has: once a task."""
+    for placement in placements:
+        offer = by_host.get((placement.infra, placement.host))
+        if offer is None:
+            continue
+        asked, total = placement.need, offer.total
+        lines = []
+        if (asked.cpus or 0.0) > total.cpus:
+            lines.append(f"{asked.cpus:g} cpus, {offer.infra} has {total.cpus:g}")
+        if (asked.memory_gib or 0.0) > total.memory_gib:
+            lines.append(f"{asked.memory_gib:g} GiB, {offer.infra} has {total.memory_gib:.4g}")
+        if lines:
+            return [f'task "{task.name}" asks for {"; ".join(lines)}: it runs with what is there']
+    return []
+
+
+def _beyond_together(
+    placements: Sequence[Placement], by_host: Mapping[HostKey, Offer]
+) -> list[str]:
+    """Nodes that fit one by one, and not all at once."""
+    lines = []
+    for (infra, host), offer in by_host.items():
+        mine = [one.need for one in placements if (one.infra, one.host) == (infra, host)]
+        cpus = sum(need.cpus or 0.0 for need in mine)
+        memory = sum(need.memory_gib or 0.0 for need in mine)
+        alone = any((need.cpus or 0.0) > offer.total.cpus for need in mine)
+        if cpus > offer.total.cpus and not alone:
+            lines.append(
+                f"together the tasks ask for {cpus:g} cpus, {infra} has {offer.total.cpus:g}"
+            )
+        alone = any((need.memory_gib or 0.0) > offer.total.memory_gib for need in mine)
+        if memory > offer.total.memory_gib and not alone:
+            has = f"{infra} has {offer.total.memory_gib:.4g}"
+            lines.append(
+                f"together the tasks ask for {memory:g} GiB, {has}: they may run out of it"
+            )
+    return lines
+
+
+# Files of this machine
+
+
+def _written_here(
+    task: TaskSpec, placements: Iterable[Placement], by_host: Mapping[HostKey, Offer]
+) -> list[str]:
+    """Mounts outside of the node's own folder, where that is the user's own machine."""
+    offers = [by_host.get((one.infra, one.host)) for one in placements]
+    paths = [one.destination for one in task.file_mounts if one.destination[:1] in ("/", "~")]
+    if not paths or not any(offer is not None and offer.own_machine for offer in offers):
+        return []
+    return [
+        f'task "{task.name}" writes {_listed(paths)} on this machine itself, over what is there:'
+        " a relative destination lies in the node's own folder"
+    ]
+
+
+# Ports on a host that is one network for all its nodes
+
+
+def _clashes(
+    spec: GroupSpec, placements: Sequence[Placement], by_host: Mapping[HostKey, Offer]
+) -> list[str]:
+    """Ports that several nodes on one host would bind, where nodes have no network of their own."""
+    here: dict[HostKey, list[tuple[Ports, NodeId]]] = {}
+    for placement in placements:
+        key = (placement.infra, placement.host)
+        offer = by_host.get(key)
+        network = spec.network or (offer.network if offer is not None else "")
+        if network == "host" and placement.host is not None:
+            ports = _ports(spec.task(placement.node.task), placement)
+            here.setdefault(key, []).extend((port, placement.node) for port in ports)
+    return [
+        f"{_listed([str(node) for node in nodes])} use {_listed(ports)} on one host, whose network"
+        " they share: each program must bind $ARGOSY_HOSTNAME, not 0.0.0.0"
+        for bound in here.values()
+        for nodes, ports in _shared(bound).items()
+    ]
+
+
+def _ports(task: TaskSpec, placement: Placement) -> set[Ports]:
+    """What a node's program is said to listen on: `ports`, `ready` and `balance`."""
+    found = {(port, port) for port in task.balance}
+    if task.ready is not None and task.ready.kind in (Probe.HTTP, Probe.TCP):
+        found.add((task.ready.port, task.ready.port))
+    for text in placement.need.ports:
+        first, _, last = text.partition("-")
+        found.add((int(first), int(last or first)))
+    return found
+
+
+def _shared(bound: Sequence[tuple[Ports, NodeId]]) -> dict[tuple[NodeId, ...], list[str]]:
+    """Nodes that would bind the same ports -> these ports, in words."""
+    edges = sorted({edge for (first, last), _ in bound for edge in (first, last + 1)})
+    found: dict[tuple[NodeId, ...], list[str]] = {}
+    for first, after in pairwise(edges):  # between two edges all ports have the same nodes
+        nodes = {node for (low, high), node in bound if low <= first <= high}
+        if len(nodes) > 1:
+            word = f"port {first}" if after == first + 1 else f"ports {first}-{after - 1}"
+            found.setdefault(tuple(sorted(nodes)), []).append(word)
+    return found
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - NAMED_MOST
+    if more > 0:
+        return f"{', '.join(words[:NAMED_MOST])} and {more} more"
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -1,0 +1,235 @@
+"""What can be asked of the server, each as a value: the path, the body, and how its answer is read.
+
+The two clients send these, `sdk.client` while its caller waits and `sdk.aio` while others go on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+from argosy.sdk.decode import decode
+from argosy.sdk.wire import path_of
+from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The answer to a launch."""
+
+    id: str
+    name: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """What the server says of itself."""
+
+    pid: int = 0
+    version: str = ""
+    home: str = ""
+    started_at: float = 0.0
+    life: int = 0
+    server_id: str = ""
+    groups: int = 0
+    rss_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """One event of a group's history; `seq` is the cursor."""
+
+    seq: int
+    at: float
+    code: str
+    about: str
+    text: str
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes that one attempt wrote; `offset` counts from the first it ever wrote."""
+
+    task: str
+    index: int
+    attempt: int
+    at: float
+    offset: int
+    data: bytes
+    gap: int = 0  # so many bytes before `data` were freed
+    note: str = ""  # why nothing of it can be read
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """Which log to read."""
+
+    task: str = ""
+    index: int | None = None
+    attempt: int | None = None
+    previous: bool = False
+    tail: int | None = None  # lines
+    since: float | None = None  # seconds ago
+    grep: str = ""
+    follow: bool = False
+
+    def query(self) -> dict[str, object]:
+        """As the API takes it."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T]):
+    """One question with one answer."""
+
+    method: str
+    path: str
+    read: Callable[[int, Any], T]  # of the status and the JSON
+    body: object = None
+    endless: bool = False  # answered when something has happened: no time-out of the client's own
+    patience: float = 0.0  # seconds that the server may take beside the usual
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Generic[T]):
+    """One question with many answers, a line each."""
+
+    path: str
+    read: Callable[[dict[str, Any]], T | None]  # None: a line that says nothing
+
+
+def server() -> Request[ServerView]:
+    """Who serves."""
+    return Request("GET", path_of("server"), lambda _, answer: decode(ServerView, answer))
+
+
+def stop_server() -> Request[None]:
+    """End the server."""
+    return Request("POST", path_of("server", "stop"), _nothing)
+
+
+def plan(body: dict[str, Any]) -> Request[PlanView]:
+    """What a launch of `body` would do."""
+    return Request(
+        "POST", path_of("plan"), lambda _, answer: decode(PlanView, answer["plan"]), body
+    )
+
+
+def launch(body: dict[str, Any]) -> Request[Accepted]:
+    """Submit a group: files are copied first, and with `replace` a group is ended first."""
+
+    def read(_: int, answer: Any) -> Accepted:
+        return Accepted(answer["id"], answer["name"], tuple(answer.get("warnings", ())))
+
+    return Request("POST", path_of("groups"), read, body, endless=True)
+
+
+def groups(*, ended: bool, limit: int | None) -> Request[list[GroupRow]]:
+    """The groups, newest first."""
+    path = path_of("groups", query={"all": ended, "limit": limit})
+    return Request(
+        "GET", path, lambda _, answer: [decode(GroupRow, one) for one in answer["groups"]]
+    )
+
+
+def group(ref: str) -> Request[Overview]:
+    """One group now."""
+    return Request("GET", path_of("groups", ref), lambda _, answer: decode(Overview, answer))
+
+
+def watch(ref: str) -> Lines[Overview]:
+    """The group now and after every change."""
+    return Lines(path_of("groups", ref, "watch"), lambda line: decode(Overview, line))
+
+
+def spec(ref: str) -> Request[dict[str, Any]]:
+    """The file as it was submitted and as it was understood."""
+    return Request("GET", path_of("groups", ref, "spec"), lambda _, answer: dict(answer))
+
+
+def events(ref: str, *, since: int, follow: bool) -> Lines[PastEvent]:
+    """What happened after `since`."""
+    query: dict[str, object] = {"since": since or None, "follow": follow}
+    path = path_of("groups", ref, "events", query=query)
+    return Lines(path, lambda line: decode(PastEvent, line))
+
+
+def explain(ref: str) -> Request[Explanation]:
+    """Why it waits, and what would mend it."""
+    return Request(
+        "GET", path_of("groups", ref, "explain"), lambda _, answer: decode(Explanation, answer)
+    )
+
+
+def wait(ref: str, timeout: float | None) -> Request[Overview | None]:
+    """The group once it has ended; None when `timeout` seconds passed before."""
+
+    def read(status: int, answer: Any) -> Overview | None:
+        return None if status == 408 else decode(Overview, answer)
+
+    path = path_of("groups", ref, "wait", query={"timeout": timeout})
+    return Request("GET", path, read, endless=timeout is None, patience=timeout or 0.0)
+
+
+def cancel(ref: str, *, now: bool) -> Request[None]:
+    """End a group."""
+    return Request("POST", path_of("groups", ref, "cancel"), _nothing, {"now": now})
+
+
+def restart(ref: str, task: str, index: int | None) -> Request[None]:
+    """Replace the attempts of a group, a task or a node."""
+    body = {"task": task, "index": index}
+    return Request("POST", path_of("groups", ref, "restart"), _nothing, body)
+
+
+def remove(ref: str) -> Request[None]:
+    """Forget an ended group and its logs."""
+    return Request("DELETE", path_of("groups", ref), _nothing)
+
+
+def logs(ref: str, query: LogQuery) -> Lines[Chunk]:
+    """What the attempts wrote."""
+    return Lines(path_of("groups", ref, "logs", query=query.query()), _chunk)
+
+
+def chaos(ref: str, what: str, task: str, index: int) -> Request[None]:
+    """Break something on purpose."""
+    body = {"what": what, "task": task, "index": index}
+    return Request("POST", path_of("groups", ref, "chaos"), _nothing, body)
+
+
+def infras() -> Request[list[dict[str, Any]]]:
+    """What each infra can do here."""
+    return Request("GET", path_of("infra"), lambda _, answer: list(answer["infras"]))
+
+
+def channel(ref: str, what: str, query: dict[str, object]) -> str:
+    """The path of a two-way stream."""
+    return path_of("groups", ref, what, query=query)
+
+
+def _nothing(_status: int, _answer: Any) -> None:
+    return None
+
+
+def _chunk(line: dict[str, Any]) -> Chunk | None:
+    if not {"data", "gap", "note"} & line.keys():
+        return None
+    start, end = line.get("gap") or (0, 0)
+    offset = line.get("offset", end)
+    return Chunk(
+        task=str(line.get("task", "")),
+        index=int(line.get("index", 0)),
+        attempt=int(line.get("attempt", 1)),
+        at=float(line.get("at", 0.0)),
+        offset=int(offset),
+        data=base64.b64decode(line.get("data", "")),
+        gap=int(end - start),
+        note=str(line.get("note", "")),
+    )

@@ -1,0 +1,87 @@
+"""What a plan warns of: files of this machine, ports that clash, what is not carried out."""
+
+from __future__ import annotations
+
+import pytest
+
+from argosy.model.needs import Capacity, Need
+from argosy.model.plan import NoPlan, Offer, Plan
+from argosy.model.spec import FileMount, Probe, Ready, TaskSpec
+from tests.plan.test_planner import a_group, a_host, a_task, planned
+
+TWO = Need(cpus=1)
+
+
+def told(answer: Plan | NoPlan) -> tuple[str, ...]:
+    return answer.report.warnings
+
+
+def this_machine(**more) -> Offer:
+    capacity = Capacity(8.0, 24.0)
+    return Offer("local", "here", capacity, capacity, own_machine=True, **more)
+
+
+def served(name: str, count: int, port: int = 8000, **more) -> TaskSpec:
+    return a_task(name, count, Need(cpus=1), ready=Ready(Probe.HTTP, port), **more)
+
+
+def test_what_is_not_carried_out_is_said_with_a_plan_and_without() -> None:
+    task = a_task("t", 1, Need(cpus=4), not_carried_out=("`s3://x` is not mounted yet",))
+    sentence = 'task "t": `s3://x` is not mounted yet'
+    assert told(planned(a_group(task), this_machine())) == (sentence,)
+    nowhere = planned(a_group(task))
+    assert isinstance(nowhere, NoPlan)
+    assert told(nowhere) == (sentence,)
+
+
+def test_mounts_outside_of_the_nodes_folder_are_written_on_the_users_machine() -> None:
+    mounts = (FileMount("~/model", "/m"), FileMount("data", "/d"), FileMount("/etc/x.conf", "/x"))
+    spec = a_group(a_task("t", 1, TWO, file_mounts=mounts))
+    assert told(planned(spec, this_machine())) == (
+        'task "t" writes ~/model and /etc/x.conf on this machine itself, over what is there: a'
+        " relative destination lies in the node's own folder",
+    )
+    assert told(planned(spec, a_host("h0"))) == ()
+    inside = a_group(a_task("t", 1, TWO, file_mounts=mounts[1:2]))
+    assert told(planned(inside, this_machine())) == ()
+
+
+def test_nodes_that_share_a_network_and_a_port_are_named() -> None:
+    spec = a_group(served("rollout", 2), served("reward", 1, 8001), network="host")
+    assert told(planned(spec, this_machine())) == (
+        "rollout-0 and rollout-1 use port 8000 on one host, whose network they share: each program"
+        " must bind $ARGOSY_HOSTNAME, not 0.0.0.0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "warned"),
+    [
+        ("", "host", True),
+        ("host", "isolated", True),
+        ("", "isolated", False),
+        ("isolated", "host", False),
+        ("", "", False),
+    ],
+)
+def test_ports_clash_where_the_network_is_the_hosts(wanted: str, found: str, warned: bool) -> None:
+    spec = a_group(served("rollout", 2), network=wanted)
+    assert bool(told(planned(spec, this_machine(network=found)))) == warned
+
+
+def test_nodes_on_hosts_of_their_own_do_not_clash() -> None:
+    spec = a_group(served("rollout", 2), network="host")
+    one, other = a_host("h0", free=Capacity(1.0, 8.0)), a_host("h1", free=Capacity(1.0, 8.0))
+    assert told(planned(spec, one, other)) == ()
+
+
+def test_ranges_clash_where_they_meet() -> None:
+    spec = a_group(
+        a_task("a", 1, Need(ports=("1000-2000", "7000")), balance=(9000,)),
+        a_task("b", 1, Need(ports=("1990-2010",))),
+        a_task("c", 5, Need(ports=("9000",))),
+        network="host",
+    )
+    first, second = told(planned(spec, this_machine()))
+    assert first.startswith("a-0 and b-0 use ports 1990-2000 on one host")
+    assert second.startswith("a-0, c-0, c-1, c-2 and 2 more use port 9000 on one host")
