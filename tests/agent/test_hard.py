@@ -198,7 +198,8 @@ def test_full_disk_under_the_agents_home(new_agent: Callable[[Path], Agent], fol
     finally:
         if agent is not None:
             agent.close()
-        assert os.system(f"umount {home}") == 0
+        # a child of the agent may still be trying out what works here
+        eventually(lambda: os.system(f"umount {home} 2>/dev/null") == 0)
 
 
 def test_long_scripts_and_large_environments(agent: Agent) -> None:

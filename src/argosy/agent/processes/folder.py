@@ -226,7 +226,8 @@ def read_failure(folder: str) -> str:
     """Why the program could not be executed, "" when it could."""
     try:
         with open(os.path.join(folder, "failed"), "rb") as file:
-            return file.read(4096).decode("utf-8", "replace").strip()
+            text = file.read(4096).decode("utf-8", "replace").strip()
+        return text or "cannot start: the disk has no room for the reason"
     except OSError:
         return ""
 

@@ -96,9 +96,9 @@ def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> N
         os.execve(argv[0], argv, env)
     except Exception as error:
         text = b"cannot start: %a\n" % error
-        os.write(2, b"argosy: " + text)
-        os.chdir(folder)
+        os.chdir(folder)  # first the file: that it is there says it, where the disk takes no text
         os.write(os.open("failed", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), text)
+        os.write(2, b"argosy: " + text)
     finally:
         _exit(127)
 

@@ -333,8 +333,9 @@ def what_a_killed_trial_leaves_is_cleared():
             trial.trial(place)
         finally:
             os._exit(0)
-    left = until(lambda: mine(child), "the trial's holder")
+    until(lambda: mine(child), "the trial's holder")
     os.kill(child, signal.SIGSTOP)  # long before it comes to its end
+    left = until(lambda: len(mine(child)) == 1 and mine(child), "its own child is no shell now")
     trial.clear(place)
     assert mine(child) == left, "the trial lives: it is left alone"
     os.kill(child, signal.SIGKILL)
