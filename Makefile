@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 REPORT  = $(if $(JUNIT),--junit-xml=$(JUNIT)/$@.xml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit sim mutations kill whole check format bench recording clean
+.PHONY: help demo test unit sim mutations kill ssh whole check format bench recording clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -18,8 +18,8 @@ demo: venv-examples ## launch the RL example, kill its trainer once, watch the r
 
 test: unit sim mutations kill whole ## all tests
 
-unit: venv-dev ## the tests that need seconds, not minutes: all but the next four
-	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill" $(REPORT) $(ARGS)
+unit: venv-dev ## the tests that need seconds, not minutes: all but the next five
+	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill and not ssh" $(REPORT) $(ARGS)
 
 sim: venv-dev ## the simulated world over its seeds
 	$(PYTEST) -m sim $(REPORT) $(ARGS) tests/sim tests/stories
@@ -29,6 +29,9 @@ mutations: venv-dev ## deliberate mistakes in decide: each must be caught
 
 kill: venv-dev ## server, agent and wrappers killed at seeded system calls; ARGOSY_KILL_POINTS=40
 	$(PYTEST) -n 2 -m kill $(REPORT) $(ARGS) tests/kill
+
+ssh: venv-dev ## the suite on real SSH hosts, in network namespaces: as root
+	$(PYTEST) -m ssh $(REPORT) $(ARGS) tests/infra/ssh
 
 whole: venv-dev ## real groups through the real command; NETWORK=isolated|host
 	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(REPORT) $(ARGS) $(TESTS)

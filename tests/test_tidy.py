@@ -56,6 +56,8 @@ CLOCKS: Final[Mapping[str, str]] = {
 TASKS: Final[Mapping[str, str]] = {
     "control/controller.py": "`spawn` keeps, names and removes",
     "infra/local/infra.py": "`_tasks` keeps, names and removes",
+    "infra/ssh/desk.py": "one reader for each desk, ended by `close`",
+    "infra/ssh/host.py": "one opening at a time, kept in `_opening`, ended by `close`",
     "server/answers.py": "a tuple that is awaited, then cancelled in `finally`",
     "server/sessions.py": "a tuple that is awaited, then cancelled in `finally`",
     "testing/infra_suite.py": "a test that cancels what it began",

@@ -148,6 +148,23 @@ def test_a_locked_reservation_file_stops_nobody(tmp_path: Path) -> None:
     assert set(os.listdir("/proc/self/fd")) <= before
 
 
+def test_what_is_owed_has_one_timer(tmp_path: Path) -> None:
+    me = identity_of(os.getpid(), boot_id())
+    assert me is not None
+    path = tmp_path / "gpus.json"
+    loop = Loop()
+    held = gpus.Reservations(str(path), boot_id(), loop)
+    assert held.take([0], "A", me) == ""
+    with open(path) as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        for _ in range(3):
+            held.give("A")
+        assert len(loop._timers) == 1
+    eventually(lambda: loop.once(0.1) or path.read_text() == "{}")
+    assert loop.idle()
+    loop.close()
+
+
 def test_a_damaged_reservation_file_stops_nobody(tmp_path: Path) -> None:
     me = identity_of(os.getpid(), boot_id())
     assert me is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from argosy.agent.logs import own, search
 from argosy.agent.logs.log import Change, Lines, Log, Record
 from argosy.agent.logs.tailer import Tailer
 from argosy.agent.loop import Loop
+from argosy.infra.local import agent as starter
+from argosy.spec.task import PATTERN_MOST
 
 
 def append(path: Path, data: bytes, at: float | None = None) -> None:
@@ -205,3 +210,34 @@ def test_quiet_logs_cost_nothing(loop: Loop, tmp_path: Path) -> None:
     tailer.close()
     for log in logs:
         log.close()
+
+
+def test_a_write_that_a_signal_cuts_short_is_finished(path: Path) -> None:
+    reader, writer = os.pipe()
+    cut, got = threading.Event(), list[bytes]()
+
+    def read() -> None:
+        assert cut.wait(60.0)
+        while part := os.read(reader, 1 << 16):
+            got.append(part)
+
+    before = signal.signal(signal.SIGALRM, lambda *_: cut.set())
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)  # the pipe is full long before
+        own.Capped(str(path), writer).write("x" * 300_000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
+    assert sum(map(len, got)) == 300_000
+
+
+def test_the_agent_and_the_control_plane_mean_the_same_limits() -> None:
+    """The agent imports nothing of the control plane, so these stand twice."""
+    assert search.PATTERN_MAX == PATTERN_MOST
+    assert own.MAX_BYTES == starter.LOG_MAX
+    assert own.OLDER == starter.OLDER

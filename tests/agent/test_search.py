@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import base64
 import os
+import select
+import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from argosy.agent import health
+from argosy.agent.logs import search as searching
+from argosy.agent.logs.log import Log
 from argosy.agent.logs.search import PATTERN_MAX, SPARE_S, Search
 from argosy.agent.loop import Loop
 from tests.agent.rig import Agent, Wire, eventually
 
+Answer = tuple[list[int] | None, str]
 CATASTROPHIC = "(a+)+$"
 LINE = "a" * 40 + "b"
 
@@ -24,15 +32,26 @@ def searched(pattern: str, lines: list[bytes]) -> list[int] | None:
     found = search.now(lines)
     if found is not None:
         return found
-    answers: list[list[int] | None] = []
-    search.later(lines, answers.append)
-    deadline = time.monotonic() + 60
-    while not answers:
-        loop.once(1.0)
-        assert time.monotonic() < deadline
+    found, problem = found_later(loop, search, lines)
+    assert not problem
     search.close()
     loop.close()
+    return found
+
+
+def found_later(loop: Loop, search: Search, lines: list[bytes]) -> Answer:
+    """What a child of the search comes to."""
+    answers: list[Answer] = []
+    search.later(lines, lambda found, problem: answers.append((found, problem)))
+    turn_until(loop, lambda: bool(answers))
     return answers[0]
+
+
+def turn_until(loop: Loop, look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not look():
+        loop.once(1.0)
+        assert time.monotonic() < deadline
 
 
 def test_a_search_finds_the_lines_that_match() -> None:
@@ -72,6 +91,111 @@ def test_the_loop_is_held_up_for_a_moment_only(pattern: str, line: bytes) -> Non
 
 def test_a_search_without_an_end_is_given_up() -> None:
     assert searched(CATASTROPHIC, [LINE.encode()]) is None
+
+
+class Stalled(Search):
+    """A search on a host where it gets no turn for longer than its limits."""
+
+    def _search(self, lines: list[bytes]) -> list[int]:
+        select.select([], [], [], 0.3)
+        return super()._search(lines)
+
+
+def test_a_stall_makes_no_pattern_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "LIMIT_S", 0.1)
+    loop = Loop()
+    assert Stalled(loop, "b+").now([b"a\n", b"b\n"]) == [1]
+    assert found_later(loop, Stalled(loop, "b+"), [b"a\n", b"b\n"]) == ([1], "")
+    loop.close()
+
+
+def test_a_search_that_is_killed_is_not_called_slow() -> None:
+    loop = Loop()
+    search = Search(loop, CATASTROPHIC)
+    answers: list[Answer] = []
+    search.later([LINE.encode()], lambda found, problem: answers.append((found, problem)))
+    assert search._child is not None
+    os.kill(search._child.pid, signal.SIGKILL)
+    turn_until(loop, lambda: bool(answers))
+    assert answers == [(None, "it was killed")]
+    loop.close()
+
+
+def test_an_error_in_a_search_disarms_the_alarm() -> None:
+    class Failing(Search):
+        def _search(self, lines: list[bytes]) -> list[int]:
+            raise MemoryError
+
+    loop = Loop()
+    with pytest.raises(MemoryError):
+        Failing(loop, "a").now([b"a"])
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+    assert not searching._Alarm.armed
+    loop.close()
+
+
+@pytest.fixture
+def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Probe:
+    monkeypatch.setattr(searching, "FORK_AGAIN", 0.01)
+    monkeypatch.setattr(health, "SEARCH_AGAIN", 0.01)
+    return Probe(tmp_path / "output")
+
+
+class Probe:
+    """`ready: {log: ...}` of a log that the test writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.loop, self.events = path, Loop(), []
+        self.log = Log(str(path))
+        place = SimpleNamespace(loop=self.loop)
+        self.health = health.Health(place, None, "a-0", lambda: self.log)
+        self.health.on_event = lambda code, text: self.events.append(code)
+
+    def grow(self, data: bytes) -> None:
+        with open(self.path, "ab") as file:
+            file.write(data)
+        self.log.poll()
+        self.health.log_grew()
+
+    def close(self) -> None:
+        self.health.end()
+        self.log.close()
+        self.loop.close()
+
+
+def test_a_probe_that_cannot_fork_takes_nothing_twice(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken twice, the beginning `ab` of a line would stand behind another."""
+    fork, refused = os.fork, []
+
+    def refuse() -> int:
+        if len(refused) > 1:
+            return fork()
+        refused.append(1)
+        raise OSError(11, "no more processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    probe.health.start({"log": "^ab+$"}, lambda *_: None, lambda *_: None)  # type: ignore[arg-type]
+    probe.grow(b"x" * 5000 + b"\nab")
+    probe.grow(b"b\n")
+    turn_until(probe.loop, lambda: probe.health.healthy)
+    assert len(refused) == 2
+    assert not probe.events
+    probe.close()
+
+
+def test_a_probe_whose_search_was_killed_searches_again(probe: Probe) -> None:
+    probe.health.start({"log": "^ab+$"}, lambda *_: None, lambda *_: None)  # type: ignore[arg-type]
+    probe.grow(b"x" * 5000 + b"\nabb\n")
+    assert probe.health._match is not None
+    child = probe.health._match._search._child
+    assert child is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    os.kill(child.pid, signal.SIGKILL)
+    turn_until(probe.loop, lambda: probe.health.healthy)
+    assert set(probe.events) <= {"probe-failed"}  # none when it was quicker than the kill
+    probe.close()
 
 
 def test_a_catastrophic_grep_is_an_error_and_freezes_nothing(agent: Agent) -> None:

@@ -8,11 +8,19 @@ import base64
 import os
 import select
 import signal
+import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from argosy.agent.guests import Entering, Guest, Inside
+from argosy.agent.link import Stream
+from argosy.agent.loop import Loop
+from argosy.agent.sessions import Exec
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 
 SERVE = "exec /usr/bin/env python3 -u -m http.server {port} --bind {address}"
@@ -397,3 +405,56 @@ def test_bad_messages_get_an_error_line(agent: Agent) -> None:
     assert raw.rest()[-1]["code"] == "agent/bad-line"
     raw.close()
     assert agent.status()["pid"] == agent.pid
+
+
+# -- a command for a program that is still on its way ---------------------------------------------
+
+
+class Way:
+    """An attempt whose program is entering its namespaces until the test says that it is there."""
+
+    def __init__(self, **wish: Any) -> None:
+        self.loop, self.there, self.guests = Loop(), False, list[Guest]()
+        ours, self.client = socket.socketpair()
+        self.stream = Stream(self.loop, ours)
+        host = SimpleNamespace(attempts={"A": self}, place=SimpleNamespace(loop=self.loop))
+        self.exec = Exec(host, self.stream, {"attempt": "A", "argv": ["cat"], **wish})  # type: ignore[arg-type]
+
+    def invite(self, argv: list[str], size: tuple[int, int] | None, env: dict[str, str]) -> Guest:
+        if not self.there:
+            raise Entering
+        inside = Inside(os.getpid(), dict(os.environ), "/")
+        self.guests.append(Guest(self.loop, inside, argv, size))
+        return self.guests[-1]
+
+    def until(self, look: Callable[[], object]) -> None:
+        eventually(lambda: self.loop.once(0.01) or look())
+
+    def close(self) -> None:
+        for guest in self.guests:
+            guest.signal(signal.SIGKILL)
+            self.until(lambda guest=guest: guest.status is not None)
+            guest.close()
+        self.client.close()
+        self.loop.close()
+
+
+def test_a_command_whose_client_has_gone_is_not_started() -> None:
+    way = Way()
+    way.client.close()
+    way.until(lambda: way.stream.ended)
+    way.there = True
+    way.until(way.loop.idle)
+    assert not way.guests
+    way.close()
+
+
+def test_what_comes_early_is_judged_like_what_comes_late() -> None:
+    way = Way(tty=True)
+    way.client.sendall(b'{"resize": [Infinity, 1]}\n')
+    way.until(lambda: way.exec._early)
+    way.there = True
+    way.until(lambda: way.guests)
+    way.client.settimeout(60.0)
+    assert b"agent/bad-message" in way.client.recv(1 << 16)
+    way.close()

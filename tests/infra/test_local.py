@@ -16,7 +16,13 @@ from argosy.agent.facts import gpus
 from argosy.agent.net import network, trial
 from argosy.errors import CapacityError, InfraError, InputError, InputErrors, Unreachable
 from argosy.infra.api import Breaks, Checks, HostRef, Watches
-from argosy.infra.local.agent import LOG_MAX, Launch, clean_environment
+from argosy.infra.local.agent import (
+    CRASHES_MANY,
+    LOG_MAX,
+    Launch,
+    LocalAgent,
+    clean_environment,
+)
 from argosy.infra.local.cards import CardBook, identity
 from argosy.infra.local.hosts import Cards, LocalHost, card_name, cards_of, this_machine
 from argosy.infra.local.infra import LOCK_TRIES, Local, Pool
@@ -25,7 +31,7 @@ from argosy.infra.registry import InfraSettings, open_infras
 from argosy.model.ids import NodeId, ServerId
 from argosy.model.needs import Accelerator, Need
 from argosy.model.plan import Placement
-from argosy.testing.infra_bench import held, let_go, request, seen
+from argosy.testing.infra_bench import DEADLINE, held, let_go, request, seen
 from argosy.testing.infra_stories import InfraStories
 from argosy.testing.infra_suite import InfraSuite
 from tests.infra.local_bench import configure, local_bench
@@ -427,3 +433,26 @@ def test_agents_get_a_clean_environment(monkeypatch):
     assert "VIRTUAL_ENV" not in env
     assert env["TZ"] == "Asia/Tokyo"
     assert env["PATH"].startswith("/usr/local/sbin")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"), [("kill -9 $$", "by SIGKILL"), ("echo no; exit 3", "with exit code 3")]
+)
+def test_an_agent_that_ends_again_and_again_is_told_with_how(tmp_path, ends, told):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{ends}\n")
+    python.chmod(0o755)
+
+    async def story():
+        launch = Launch(str(python), tmp_path / "agent.pyz", "s")
+        agent = LocalAgent(tmp_path / "home", tmp_path / "shared", launch)
+        for _ in range(CRASHES_MANY):
+            assert agent.ailing() == ""
+            agent.start()
+            async with asyncio.timeout(DEADLINE):
+                while agent.pid():
+                    await asyncio.sleep(0.01)
+        assert f"the last time {told};" in agent.ailing()
+        agent.forget()
+
+    asyncio.run(story())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -39,3 +39,16 @@ def test_an_unknown_field_is_refused() -> None:
 def test_an_edited_value_is_frozen() -> None:
     with pytest.raises(AttributeError):
         edited(a_node(), number=3).number = 4  # type: ignore[misc]
+
+
+def test_what_checks_itself_when_it_is_made_is_refused() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Checked:
+        one: int
+        two: int
+
+        def __post_init__(self) -> None:
+            raise NotImplementedError
+
+    with pytest.raises(AssertionError, match="would not run it"):
+        edited(object.__new__(Checked), one=1)

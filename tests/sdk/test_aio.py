@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from argosy.errors import Broken, Conflict, InputErrors, NotFound, Unreachable
-from argosy.sdk import aio, client
+from argosy.sdk import aio, client, wire
+from argosy.sdk.aio import wire as aio_wire
+from argosy.sdk.aio.channels import Channel
 from argosy.sdk.channels import packed
 from argosy.sdk.client import LogQuery
 from argosy.sdk.wire import NoServer
@@ -172,3 +175,46 @@ async def test_what_is_wrong_with_an_answer_is_told_as_by_the_other_client(
         await here.server()
     with pytest.raises(Broken, match="404"):
         await here.group("demo")
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[socket.socket]:
+    """A server's socket in that home, at which nobody answers."""
+    path = wire.socket_file(tmp_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+        made.listen()
+        made.settimeout(DEADLINE_S)
+        yield made
+
+
+async def test_a_channel_whose_opening_is_cancelled_leaves_no_socket(
+    tmp_path: Path, listener: socket.socket
+) -> None:
+    opening = asyncio.create_task(Channel.open(tmp_path, "/v1/x"))
+    theirs, _ = await asyncio.to_thread(listener.accept)
+    with theirs:
+        await asyncio.to_thread(theirs.recv, 1 << 16)  # the handshake has begun
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await opening
+        theirs.settimeout(DEADLINE_S)
+        assert theirs.recv(1 << 16) == b""
+    assert cancelled  # and with it whatever it refers to
+
+
+async def test_a_request_that_cannot_be_made_leaves_no_socket(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object, **__: object) -> None:
+        raise OSError(24, "no more descriptors")
+
+    monkeypatch.setattr(asyncio, "open_unix_connection", refused)
+    with pytest.raises(Unreachable) as caught:
+        await aio_wire.call(tmp_path, "GET", "/v1/x", None, DEADLINE_S)
+    theirs, _ = listener.accept()
+    with theirs:
+        theirs.settimeout(DEADLINE_S)
+        assert theirs.recv(1) == b""
+    assert caught  # and with it whatever it refers to

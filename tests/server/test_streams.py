@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from argosy.errors import InputError, NotFound
+from argosy.errors import InputError, NotFound, Unreachable
 from argosy.sdk import wire
+from argosy.server.agents import Doors
 from tests.server.rig import Rig, a_server
 
 pytestmark = pytest.mark.anyio
@@ -148,7 +149,7 @@ async def test_an_agent_that_cannot_be_reached_is_told_not_waited_for(folder: Pa
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents are asked soon whether they are there."""
     monkeypatch.setattr("argosy.server.logs.SILENT_S", 0.2)
-    monkeypatch.setattr("argosy.server.logs.KNOCK_S", 1.0)
+    monkeypatch.setattr("argosy.server.agents.KNOCK_S", 1.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -166,6 +167,9 @@ async def test_a_frozen_agent_is_told_and_its_log_read_from_the_disk(folder: Pat
         note, chunk = await rig.lines("groups/demo/logs?task=trainer&tail=2")
         assert text_of([chunk]) == [("trainer-0@1", "two\nthree")]
         assert chunk["offset"] == 104
+        rig.infra.disk["trainer-0"] = b"one\n10%\r20%\nthree"
+        note, chunk = await rig.lines("groups/demo/logs?task=trainer&tail=2")
+        assert text_of([chunk]) == [("trainer-0@1", "10%\r20%\nthree")]
         (line,) = await rig.lines("groups/demo/logs?task=trainer&grep=t")
         assert "cannot be read" in line["note"]  # to filter is the agent's work
 
@@ -200,6 +204,26 @@ async def test_a_quiet_log_is_no_frozen_agent(folder: Path) -> None:
         assert await chunk(logs) == ("trainer-0@1", "late\n")
         await end_all(rig)
         assert await logs.next() is None
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_all_who_wait_for_an_agent_share_one_knock(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        group = rig.control.find(await rig.running())
+
+        async def knocks(fresh: float) -> tuple[int, list[object]]:
+            before = rig.infra.streams_taken
+            asked = (doors.knock(rig.control, one, fresh) for one in group.attempts)
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            return rig.infra.streams_taken - before, [type(one) for one in found]
+
+        doors = Doors()
+        assert await knocks(0.0) == (1, [type(None)] * 3)
+        assert await knocks(1000.0) == (0, [type(None)] * 3)  # that answer is fresh
+        rig.infra.frozen = True
+        assert await knocks(0.0) == (1, [Unreachable] * 3)
+        rig.infra.frozen = False
+        assert await knocks(1000.0) == (1, [type(None)] * 3)  # what failed is tried again
 
 
 async def test_what_an_agent_cannot_read_is_a_sentence(folder: Path) -> None:

@@ -50,6 +50,7 @@ WRONG = {
     "run: x\nvolumes: {/a: {}}\n": "2:15 volume-form",
     "run: x\nvolumes: {/a: {name: b, host_path: /c}}\n": "2:15 volume-form",
     "run: x\nfile_mounts: {/a: s4://b}\n": "2:15 unknown-scheme",
+    "run: x\nfile_mounts: {/a: {source: [b/d, c/d/]}}\n": "2:28 destination-twice",
     # resources
     "run: x\nresources: {gpus: T4, accelerators: L4}\n": "2:19 given-twice",
     "run: x\nresources: {priority: 1, priority_class: a}\n": "2:42 given-twice",
@@ -182,3 +183,17 @@ def test_defaults_of_a_compatible_probe_are_those_of_existing_files():
 
 def test_one_card_in_a_list_has_no_order():
     assert not task("run: x\nresources: {accelerators: [T4]}\n").needs[0].accelerators_ordered
+
+
+def test_directives_and_comments_belong_to_the_document_after_them():
+    """Each document is looked at by itself once one is wrong; a directive alone would be wrong."""
+    bad = "---\nname: a\n---\nrun: 'x"
+    for before in ("%YAML 1.1\n", "# a\n\n%YAML 1.1\n", "%TAG !e! tag:e,2000:\n"):
+        assert len(errors(before + bad)) == 1
+    assert len(errors("run: @x\n...\n%YAML 1.1\n" + bad)) == 2
+
+
+def test_a_bucket_that_is_not_made_of_a_download_is_said():
+    said = task("run: x\nfile_mounts: {/a: {name: b, source: 'https://c/d'}}\n").not_carried_out
+    assert "no bucket `b` is made" in said[0]
+    assert task("run: x\nfile_mounts: {/a: 'https://c/d'}\n").not_carried_out == ()

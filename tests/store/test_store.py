@@ -174,6 +174,15 @@ async def test_unfinished_is_what_lives_or_may_have_left_something(store: Store)
     assert store.groups(ended=True, limit=1) == [over]
 
 
+async def test_nothing_of_a_removed_group_is_kept_in_memory(store: Store) -> None:
+    """One that ended and left something behind may have more rows, until it is removed."""
+    made = await store.create(numbered(1), SOURCE, ())
+    await store.save(made, decided(final(made, clean=False)))
+    assert made.id in store._records._texts
+    await store.remove(made.id)
+    assert made.id not in store._records._texts
+
+
 async def test_only_ended_groups_can_be_removed(store: Store) -> None:
     made = await store.create(numbered(1), SOURCE, (fact("submitted"),))
     with pytest.raises(Conflict) as caught:

@@ -392,6 +392,8 @@ class Attempt:
                     now = self._loop.now()
                     if now < self._entering.setdefault(pid, now) + EXEC_WAIT:
                         raise Entering
+                else:
+                    self._entering.pop(pid, None)
                 env = folders.read_environment(execution.folder)
                 return Inside(pid, env, str(self.record["work"]), self.record.get("spec"))
         raise LookupError("nothing of %s runs now" % self.id)

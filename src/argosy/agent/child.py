@@ -39,6 +39,8 @@ class Child:
     def __init__(self, loop: Loop, work: Callable[[], Any], answer: Answer) -> None:
         """Fork. Raises OSError when that is not possible."""
         self._loop, self._answer = loop, answer
+        self.status = 0
+        """Its wait status, once it has answered."""
         LIVING.add(self)
         self._parts = b""
         self._fd, theirs = os.pipe()
@@ -75,7 +77,7 @@ class Child:
         os.close(self._fd)
         self._fd = -1
         LIVING.discard(self)
-        os.waitpid(self.pid, 0)
+        self.status = os.waitpid(self.pid, 0)[1]
 
     def drop(self) -> None:
         """End it at once; nobody is told."""

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import facts
 from .child import Child
-from .loop import Loop
+from .loop import Loop, Timer
 from .processes.folder import Identity, identity_of
 
 MACHINE_FILE = "/tmp/argosy-gpus.json"
@@ -44,6 +44,7 @@ class Reservations:
         self._path, self._boot, self._loop = path, boot, loop
         self._owed: Dict[str, Callable[[], Any]] = {}
         """Mark -> what is still to be written for it."""
+        self._paying: Optional[Timer] = None
         self._tries = 0
 
     def take(self, indices: List[int], mark: str, holder: Identity) -> str:
@@ -78,13 +79,14 @@ class Reservations:
             write()
             self._owed.pop(mark, None)
         except BlockingIOError:
-            if not self._owed:
+            if self._paying is None:
                 self._tries = 0
-                self._loop.after(LOCK_AGAIN, self._pay)
+                self._paying = self._loop.after(LOCK_AGAIN, self._pay)
             self._owed[mark] = write
 
     def _pay(self) -> None:
         """Write what is owed, as far as the lock can be had."""
+        self._paying = None
         for mark, write in list(self._owed.items()):
             try:
                 write()
@@ -97,7 +99,8 @@ class Reservations:
         if self._owed:
             if self._tries % TELL_EVERY == 0:
                 sys.stderr.write("%s: another process has it locked\n" % self._path)
-            self._loop.after(LOCK_AGAIN * min(self._tries, 50), self._pay)
+            pause = LOCK_AGAIN * min(self._tries, 50)
+            self._paying = self._loop.after(pause, self._pay)
 
     def _take(self, indices: List[int], mark: str, holder: Identity) -> str:
         with _Locked(self._path) as file:

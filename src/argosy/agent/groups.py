@@ -86,7 +86,7 @@ class Group:
     def peers(self, node: str, incarnation: int) -> Tuple[Dict[str, Any], str]:
         """What the peers file says of the node itself, and the JSON text of all else in it.
 
-        The text is the same object as long as it says the same.
+        The text is the same object until the book or the network is another.
         """
         book = self.full_book()
         if incarnation not in self._peers:

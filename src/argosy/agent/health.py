@@ -15,10 +15,11 @@ from .probes import Answered, LogMatch, Ready, Watch, read_ready
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 SEARCH_BYTES = 1 << 20
 """How much of a log is searched at once."""
-FORK_AGAIN = 1.0
+SEARCH_AGAIN = 1.0
+"""Seconds until a part of a log is searched again whose search was killed."""
 TOO_SLOW = (
-    "the regular expression of `ready: {log: ...}` takes too long to search a line, so this probe"
-    " has ended and will not show the task ready; write it without nested `*` and `+`"
+    "the regular expression of `ready: {log: ...}` takes too long to search a part of the log, so"
+    " this probe has ended and will not show the task ready; write it without nested `*` and `+`"
 )
 Invite = Callable[[List[str], Optional[Size]], Guest]
 
@@ -39,6 +40,7 @@ class Health:
         self._watch: Optional[Watch] = None
         self._match: Optional[LogMatch] = None
         self._offset = 0
+        self._problem = ""
         self._over = self._searching = False
 
     def start(
@@ -83,13 +85,7 @@ class Health:
             if not data:
                 return
             self._offset = start + len(data)
-            try:
-                found = self._match.feed(data, self._searched)
-            except OSError:  # no child can be forked just now
-                self._offset = start
-                self._searching = True
-                self._place.loop.after(FORK_AGAIN, self._search)
-                return
+            found = self._match.feed(data, self._searched)
             if found is None:
                 self._searching = True
                 return
@@ -98,9 +94,17 @@ class Health:
         self._searching = True
         self._place.loop.soon(self._search)
 
-    def _searched(self, found: Optional[bool]) -> None:
-        """A child has searched a part; None: it could not come to an end, nor will it ever."""
+    def _searched(self, found: Optional[bool], problem: str) -> None:
+        """A child has searched a part. None: it was killed by something (a `problem`), so again;
+        or it could not come to an end, nor will it ever.
+        """
         if self._watch is None:
+            return
+        if problem:
+            if problem != self._problem:
+                self._problem = problem
+                self.on_event("probe-failed", "`ready: {log: ...}`: a search failed: " + problem)
+            self._place.loop.after(SEARCH_AGAIN, self._search_again)
             return
         if found is None:
             self._match = None
@@ -109,6 +113,10 @@ class Health:
         if found:
             self._watch.matched()
         self._search()
+
+    def _search_again(self) -> None:
+        if self._match is not None:
+            self._match.again(self._searched)
 
     def _run(
         self,

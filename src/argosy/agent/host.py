@@ -28,8 +28,10 @@ USAGE_EVERY = 10.0
 CAP_AFTER = 1.0
 ACK_AFTER = 0.02
 """Nobody waits for "taken" and "preparing": they are told so much later, with what follows."""
-PEERS_AFTER = 0.2
-"""Seconds from a new address book to the peers files that say so."""
+PEERS_EACH, PEERS_MOST = 0.01, 1.0
+"""Seconds from a new address book to the peers files that say so: for each file, and at most. While
+the nodes of a large group start, there is a new book many times a second.
+"""
 LOGS_MAX_BYTES = 20 << 30
 """What the logs of ended attempts may take together; then the oldest go."""
 
@@ -221,7 +223,8 @@ class Host:
         self._update_proxy(group)
         if not self._telling:  # while nodes start, books come one after the other
             self._telling = True
-            self.place.loop.after(PEERS_AFTER, self._tell_peers)
+            later = min(PEERS_MOST, PEERS_EACH * len(self.attempts))
+            self.place.loop.after(later, self._tell_peers)
 
     def _tell_peers(self) -> None:
         """Write the peers files anew that are out of date; who has none gets it at the start."""

@@ -119,11 +119,17 @@ class Stream:
         except ValueError as error:
             self.fail("InputError", "agent/bad-line", "a line is no JSON object: %s" % error)
             return
+        self.take(message)
+
+    def take(self, message: Message) -> None:
+        """Give a message to who listens; one that is misused ends the stream."""
+        if self._fd < 0 or self._closing:
+            return
         try:
             self.on_line(message)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             text = "a message lacks or misuses a field: %s %s" % (type(error).__name__, error)
-            sys.stderr.write("link: %s in %.500s\n" % (text, line.decode("utf-8", "replace")))
+            sys.stderr.write("link: %s in %.500s\n" % (text, json.dumps(message)))
             self.fail("InputError", "agent/bad-message", text)
 
     def _end_input(self) -> None:

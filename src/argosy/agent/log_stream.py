@@ -93,17 +93,17 @@ class Logs:
         if found is not None:
             self._sifted(lines, found)
             return
-        try:
-            self._searching = True
-            self._search.later(lines, lambda found: self._searched(lines, found))
-        except OSError as error:
-            self._fail("InfraError", "agent/cannot-search", "cannot search: %s" % error)
+        self._searching = True
+        self._search.later(lines, lambda found, problem: self._searched(lines, found, problem))
 
-    def _searched(self, lines: List[bytes], found: Optional[List[int]]) -> None:
-        """A child has searched; None: it could not come to an end."""
+    def _searched(self, lines: List[bytes], found: Optional[List[int]], problem: str) -> None:
+        """A child has searched; None: it was killed by something, or could not come to an end."""
         self._searching = False
+        if problem:
+            self._fail("InfraError", "agent/cannot-search", "cannot search: " + problem)
+            return
         if found is None:
-            text = "the regular expression takes more than %d s to search a line" % LIMIT_S
+            text = "the regular expression takes over %d s to search a part of the log" % LIMIT_S
             hint = "write it without nested `*` and `+`, or filter with `| grep`"
             self._fail("InputError", "agent/grep-too-slow", text, hint)
             return

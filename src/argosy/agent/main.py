@@ -1,7 +1,8 @@
-"""The agent's commands: `run`, `attach`, `launcher`, `version`.
+"""The agent's commands: `run`, `attach`, `lease`, `launcher`, `version`.
 
 run       be the agent of a home folder (one per folder; a second one is refused with exit code 7)
 attach    join standard input and output to the agent's socket; ends with standard input
+lease     answer questions about leases of this machine, for a server elsewhere (leases/desk.py)
 launcher  what `run` starts for its wrappers
 """
 
@@ -23,7 +24,8 @@ LOCK_WAIT_S = 1.0
 EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
                  [--capacity JSON] [--detach]
-       agent attach --home DIR
+       agent attach --home DIR [--say WORD]
+       agent lease --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS] [--book FILE]
        agent facts --shared DIR [--home DIR]
        agent end-network --shared DIR --group GROUP
        agent version
@@ -37,7 +39,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     if command == "run" and options is not None and "home" in options:
         return run(options)
     if command == "attach" and options is not None and "home" in options:
-        return attach(options["home"])
+        return attach(options["home"], options.get("say", ""))
     if command == "facts" and options is not None and "shared" in options:
         from . import commands
 
@@ -46,6 +48,10 @@ def main(argv: Optional[List[str]] = None) -> int:
         from . import commands
 
         return commands.end_network(options["shared"], options["group"])
+    if command == "lease" and options is not None and "home" in options:
+        from .leases import desk
+
+        return desk.serve(options)
     if command == "launcher":
         from .launch import launch
 
@@ -69,6 +75,7 @@ def _options(words: List[str]) -> Optional[Dict[str, str]]:
         name, equals, value = word[2:].partition("=")
         if not word.startswith("--") or name not in (
             "home", "shared", "server-id", "idle-exit", "capacity", "detach", "group",
+            "book", "say",
         ):  # fmt: skip
             return None
         if name == "detach":
@@ -276,8 +283,11 @@ def _plain_process() -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
-def attach(home: str) -> int:
-    """Join standard input and output to the agent's socket; ends when standard input does."""
+def attach(home: str, say: str = "") -> int:
+    """Join standard input and output to the agent's socket; ends when standard input does.
+
+    `say`: a line that is written first, once the agent is there.
+    """
     import selectors
     import socket
 
@@ -288,6 +298,8 @@ def attach(home: str) -> int:
     except OSError as error:
         sys.stderr.write("error: no agent answers in %s: %s\n" % (home, error.strerror))
         return EXIT_UNREACHABLE
+    if say:
+        os.write(1, say.encode("ascii") + b"\n")
     watch = selectors.PollSelector()  # unlike epoll it takes regular files
     watch.register(0, selectors.EVENT_READ)
     watch.register(sock, selectors.EVENT_READ)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .logs.log import Lines
 from .logs.search import Search
@@ -20,6 +20,7 @@ LITERAL_MAX = 2000
 """Characters of what is no regular expression that are looked for as they are."""
 OnHealth = Callable[[bool, str], None]
 Answered = Callable[[bool, str], None]
+Matched = Callable[[Optional[bool], str], None]
 
 
 @dataclass(frozen=True)
@@ -161,23 +162,32 @@ class LogMatch:
 
     def __init__(self, loop: Loop, pattern: str) -> None:
         self._lines = Lines(1 << 20)
+        self._part: List[bytes] = []
         try:
             self._search = Search(loop, pattern)
         except ValueError as error:
             sys.stderr.write("probe: %.500s: %s\n" % (pattern, error))
             self._search = Search(loop, re.escape(pattern[:LITERAL_MAX]))
 
-    def feed(self, data: bytes, later: Callable[[Optional[bool]], None]) -> Optional[bool]:
+    def feed(self, data: bytes, later: Matched) -> Optional[bool]:
         """Whether a line that is complete now matches; None: `later` is told.
 
-        It is told None when the search takes too long. Raises OSError.
+        It is told None, and what went wrong: "" when the search takes too long.
         """
-        lines = self._lines.feed(data)
-        found = self._search.now(lines)
+        self._part = self._lines.feed(data)
+        found = self._search.now(self._part)
         if found is not None:
             return bool(found)
-        self._search.later(lines, lambda found: later(None if found is None else bool(found)))
+        self.again(later)
         return None
+
+    def again(self, later: Matched) -> None:
+        """Search the lines of the last `feed` in a child."""
+
+        def done(found: Optional[List[int]], problem: str) -> None:
+            later(None if found is None else bool(found), problem)
+
+        self._search.later(self._part, done)
 
     def close(self) -> None:
         """Look no more."""

@@ -18,6 +18,9 @@ from .net import forward
 DRAIN_READS = 20
 """A pipe holds less than so many chunks; what comes later is not the command's own."""
 
+EARLY_MOST = 64
+"""Messages that wait for a command to be started."""
+
 CONNECT_S = 5.0
 """How long a port may take to answer."""
 
@@ -68,13 +71,19 @@ class Exec:
         self._closed_input = not message.get("stdin", True) and not self._tty
         env = dict(message.get("env") or {})
         self._early: List[Message] = []
-        stream.on_line, stream.on_end = self._early.append, stream.close
-        stream.pause(True)  # what has been read already comes early
+        """What came before the command was there."""
+        stream.on_line, stream.on_end = self._keep, stream.close
         self._begin(argv, env)
+
+    def _keep(self, message: Message) -> None:
+        self._early.append(message)
+        self._stream.pause(len(self._early) > EARLY_MOST)
 
     def _begin(self, argv: List[str], env: Dict[str, str]) -> None:
         """Start the command, as soon as the program is where the command is to be."""
         stream = self._stream
+        if stream.ended:  # the client has gone
+            return
         try:
             self._guest = self._attempt.invite(argv, self._size, env)
         except Entering:
@@ -94,14 +103,8 @@ class Exec:
         stream.on_line, stream.on_end, stream.on_drained = self._line, self._left, self._resume
         stream.pause(False)
         self._resume()
-        self._take_early()
-
-    def _take_early(self) -> None:
-        try:
-            for message in self._early:
-                self._line(message)
-        except (KeyError, TypeError, ValueError) as error:
-            self._stream.fail("InputError", "agent/bad-message", "a message misuses %s" % error)
+        for message in self._early:
+            stream.take(message)
 
     def _resume(self) -> None:
         for fd in list(self._open):

@@ -35,7 +35,10 @@ class Stream(Protocol):
         """Up to so many bytes; b"" at the end."""
 
     async def readline(self) -> bytes:
-        """One line with its newline; less, or b"", at the end."""
+        """One line with its newline; less, or b"", at the end.
+
+        Whoever is cancelled loses nothing: the next call goes on where this one was.
+        """
 
     async def write(self, data: bytes) -> None:
         """Send; waits while the other side is slow."""

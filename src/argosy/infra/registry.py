@@ -7,6 +7,7 @@ takes `InfraSettings` and gives the infras it knows.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -20,7 +21,7 @@ from argosy.infra.local.cards import CardBook
 from argosy.infra.local.hosts import this_machine
 from argosy.infra.local.infra import Local, Pool
 from argosy.infra.local.pools import read_pools
-from argosy.infra.pack import compiled_agent
+from argosy.infra.pack import compiled_agent, packed_agent
 from argosy.model.ids import InfraName, ServerId
 
 GROUP: Final = "argosy.infra"
@@ -39,7 +40,7 @@ class InfraSettings:
 def open_infras(settings: InfraSettings) -> dict[InfraName, Infra]:
     """Every infra, by name. Raises InputErrors for a wrong configuration file. May block."""
     found: dict[InfraName, Infra] = {}
-    makers = [_local, *(entry.load() for entry in entry_points(group=GROUP))]
+    makers = [_local, _ssh, *(entry.load() for entry in entry_points(group=GROUP))]
     for make in makers:
         for infra in make(settings):
             if infra.name in found:
@@ -63,3 +64,23 @@ def _local(settings: InfraSettings) -> Iterable[Infra]:
     for one in read_pools(settings.home / "config.yaml"):
         pool = Pool(f"local/{one.name}", folder / "pools" / one.name, one.hosts, launch, cards)
         yield Local(pool, settings.now)
+
+
+def _ssh(settings: InfraSettings) -> Iterable[Infra]:
+    """`ssh/NAME` for every pool of hosts; loaded only where there is one."""
+    from argosy.infra.ssh import config
+
+    pools = config.read_pools(settings.home / "config.yaml", Path.home())
+    if not pools:
+        return
+    from argosy.infra.ssh.bootstrap import Agent
+    from argosy.infra.ssh.infra import Settings, Ssh
+
+    guard = threading.Lock()  # hosts that are made ready at once ask from threads
+
+    def agent() -> Agent:
+        with guard:
+            return Agent.of(packed_agent(settings.home / "agent"))
+
+    for pool in pools:
+        yield Ssh(pool, Settings(settings.home, settings.server, settings.now, agent))

@@ -36,6 +36,7 @@ def edited(value: T, **changes: Any) -> T:
 @cache
 def _slots(kind: Any) -> tuple[Callable[[Any], tuple[Any, ...]], dict[str, Callable[..., None]]]:
     """How all fields are read at once, and each is written."""
+    assert not hasattr(kind, "__post_init__"), "a copy would not run it"
     names = tuple(field.name for field in fields(kind))
     assert len(names) > 1, "attrgetter answers a bare value for one name"
     return attrgetter(*names), {name: getattr(kind, name).__set__ for name in names}

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NewType
 
-GroupId = NewType("GroupId", str)  # "g3f9a1c-6b0f3a2c-1": home, life and serial, in hex
+GroupId = NewType("GroupId", str)  # "g3f9a1c5eed01-6b0f3a2c-1": home, life, serial
 LeaseId = NewType("LeaseId", str)  # GROUP.6b0f3a2c-4; the mark on everything it stands for
 AttemptId = NewType("AttemptId", str)  # like a lease id; unique for ever
-ServerId = NewType("ServerId", str)  # drawn once per home, kept in the store
-SERVER_DIGITS = 6  # of a server's id, in the ids of its groups
+ServerId = NewType("ServerId", str)  # 12 hex digits, drawn once per home, kept in the store
 InfraName = str  # "local", "local/rack", "ssh/lab", "kubernetes/prod"
 TaskName = str  # as the user wrote it
 
@@ -50,7 +49,7 @@ ZERO = Serial(0, 0)
 
 def group_id(server: ServerId, serial: Serial) -> GroupId:
     """The id of a group; `serial` is the server's."""
-    return GroupId(f"g{server[:SERVER_DIGITS]}-{serial}")
+    return GroupId(f"g{server}-{serial}")
 
 
 def lease_id(group: GroupId, serial: Serial) -> LeaseId:

@@ -1,4 +1,4 @@
-"""Streams to agents: one for each thing that is asked of them."""
+"""Streams to agents: one for each thing that is asked of them; and whether they answer at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from argosy.errors import Unreachable, from_fields
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 OPEN_TIMEOUT_S: Final = 15.0
 ANSWER_TIMEOUT_S: Final = 30.0
+KNOCK_S: Final = 5.0  # that an agent has to answer anything at all
+SILENT: Final = "server/agent-silent"  # the code of what is no answer
 
 
 @asynccontextmanager
@@ -32,7 +35,7 @@ async def opened(control: Control, attempt: Attempt, wish: dict[str, Any]) -> As
     except TimeoutError as error:
         raise Unreachable(
             f"the agent of {attempt.node} does not answer",
-            code="server/agent-silent",
+            code=SILENT,
             hint="`argosy status` shows whether its host is suspect",
         ) from error
     try:
@@ -42,6 +45,55 @@ async def opened(control: Control, attempt: Attempt, wish: dict[str, Any]) -> As
         raise Unreachable(f"the stream to the agent of {attempt.node} broke: {error}") from error
     finally:
         await stream.close()
+
+
+@dataclass(slots=True, eq=False)
+class _Door:
+    """What the last knock at a host has come to."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    at: float = float("-inf")  # when that was known
+    error: Unreachable | None = None
+
+
+class Doors:
+    """Whether agents are there: one knock at a host at a time, for all who wait for its agent."""
+
+    def __init__(self) -> None:
+        self._doors: dict[tuple[str, str], _Door] = {}
+
+    async def knock(self, control: Control, attempt: Attempt, fresh: float) -> None:
+        """Returns when the attempt's agent answers, or did so in the last `fresh` seconds.
+
+        Raises Unreachable.
+        """
+        door = self._doors.setdefault((attempt.infra, attempt.host), _Door())
+        now = asyncio.get_running_loop().time
+        came = now()
+        async with door.lock:
+            if door.at < came and (door.error is not None or door.at < came - fresh):
+                door.error = await _silence(control, attempt)
+                door.at = now()
+            if door.error is not None:
+                raise door.error
+
+
+async def _silence(control: Control, attempt: Attempt) -> Unreachable | None:
+    """None when the agent answers. An attempt is no group, so its answer is short."""
+    wish = {"op": "history", "group": attempt.id}
+    try:
+        async with asyncio.timeout(KNOCK_S), opened(control, attempt, wish) as stream:
+            if await stream.readline():
+                return None
+    except Unreachable as error:
+        return error
+    except TimeoutError:
+        pass
+    return Unreachable(
+        f"host {attempt.host} does not answer",
+        code=SILENT,
+        hint="`argosy infra check` shows the state of its hosts",
+    )
 
 
 async def answered(stream: Stream, attempt: Attempt) -> dict[str, Any]:

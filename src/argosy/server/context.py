@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 from argosy.errors import Conflict, NotFound
 from argosy.model.group import Attempt, Group
 from argosy.model.ids import NodeId
+from argosy.server.agents import Doors
 from argosy.server.rows import Rows
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Context:
     stop: Callable[[], None]  # ask the server to end
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # set: streams end now
     rows: Rows = field(default_factory=Rows)
+    doors: Doors = field(default_factory=Doors)
 
     def now(self) -> float:
         """The server's time, in seconds since the epoch."""

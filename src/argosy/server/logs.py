@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,7 +23,7 @@ from argosy.infra.api import KeepsLogs, Stream
 from argosy.model.codec import dumps
 from argosy.model.group import Attempt, Group, Stage
 from argosy.model.ids import AttemptId, NodeId
-from argosy.server.agents import opened, parsed
+from argosy.server.agents import SILENT, opened, parsed
 from argosy.server.answers import Out, line
 from argosy.server.context import Context, attempts_of, node_of
 
@@ -31,9 +32,7 @@ log = logging.getLogger(__name__)
 AGAIN_FIRST_S: Final = 0.2  # between tries to reach an agent that went away
 AGAIN_MOST_S: Final = 5.0
 TRIES_MOST: Final = 5  # for an attempt that has ended
-SILENT: Final = "server/agent-silent"  # the code of what is no answer
 SILENT_S: Final = 5.0  # without a line until the agent is asked whether it is there
-KNOCK_S: Final = 5.0  # that it has for its answer
 DISK_CHUNK: Final = 1 << 16
 DISK_BYTES: Final = 1 << 20  # of the end of a log, where the agent does not answer
 
@@ -238,29 +237,7 @@ async def _next_line(here: Context, attempt: Attempt, stream: Stream) -> bytes:
             async with asyncio.timeout(SILENT_S):
                 return await stream.readline()
         except TimeoutError:
-            await _knock(here, attempt)
-
-
-async def _knock(here: Context, attempt: Attempt) -> None:
-    """Returns when the agent answers anything at all. Raises Unreachable."""
-    try:
-        async with (
-            asyncio.timeout(KNOCK_S),
-            opened(here.control, attempt, {"op": "history", "group": attempt.id}) as stream,
-        ):
-            if await stream.readline():
-                return
-    except TimeoutError as error:
-        raise _silent(attempt) from error
-    raise _silent(attempt)
-
-
-def _silent(attempt: Attempt) -> Unreachable:
-    return Unreachable(
-        f"host {attempt.host} does not answer",
-        code=SILENT,
-        hint="`argosy infra check` shows the state of its hosts",
-    )
+            await here.doors.knock(here.control, attempt, SILENT_S)
 
 
 async def _on_disk(
@@ -279,7 +256,7 @@ async def _on_disk(
         return []
     skipped = 0
     if asked["tail"] is not None:
-        lines = end.data.splitlines(keepends=True)
+        lines = BytesIO(end.data).readlines()  # a carriage return ends none
         skipped = sum(map(len, lines[: max(0, len(lines) - asked["tail"])]))
     chunks = []
     for start in range(skipped, len(end.data), DISK_CHUNK):
@@ -357,7 +334,7 @@ class _Follower:
                     async for raw, _ in messages:
                         async with self._one_at_a_time:
                             await self._out(source.named(raw))
-            except InfraError as error:  # it would be the same the next time
+            except InfraError as error:  # the agent itself tries again what may pass
                 if not source.noted:
                     await self._tell(source, error)
                 return

@@ -133,10 +133,20 @@ def _stored(
         return []
     if not sources:
         return [bucket]
-    several = isinstance(value.node.get("source"), Items)
+    written = value.node.get("source")
+    several = isinstance(written, Items)
     made: list[FileMount] = []
     for source in sources:
-        below = posixpath.join(destination, posixpath.basename(source.rstrip("/")))
+        last = posixpath.basename(source.rstrip("/"))
+        below = posixpath.join(destination, last)
+        if several and any(one.destination == below for one in made):
+            notes.error(
+                (written or value.node).mark, "destination-twice",
+                f"two sources of `{destination[:60]}` are named `{last[:60]}`: both would be"
+                f" `{below[:60]}`",
+                "give them in two file mounts, each with a destination of its own",
+            )  # fmt: skip
+            continue
         for mount in _copied(key, below if several else destination, source, folders, notes):
             remote = replace(bucket, destination=mount.destination, source=mount.source)
             made.append(remote if mount.mode else mount)
@@ -150,13 +160,15 @@ def _not_carried_out(mount: FileMount, value: Any) -> list[str]:
             f"`{mount.destination}` comes from a bucket ({mount.source or mount.name}), which this"
             " version does not read or write"
         ]
-    if not isinstance(value, Fields) or _URI.match(mount.source):
+    if not isinstance(value, Fields):
         return []
     if value.get("name"):
         return [
             f"`{mount.destination}` is a copy of {mount.source}: no bucket `{value.get('name')}` is"
             " made of it, and what a node writes there stays on the node"
         ]
+    if _URI.match(mount.source):
+        return []
     if value.get("mode", "MOUNT") != "COPY":
         return [
             f"`{mount.destination}` is a copy of {mount.source}: what a node writes there stays on"

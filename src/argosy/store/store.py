@@ -167,6 +167,7 @@ class Store:
             _forget(connection, [group])
 
         await self._writer.write(write, durable=False)
+        self._records.forget(group)
 
     async def expire(self, before: float) -> list[Group]:
         """Forget some groups that ended before that instant and left nothing behind."""
@@ -178,7 +179,10 @@ class Store:
             _forget(connection, [one.id for one in found])
             return found
 
-        return await self._writer.write(write, durable=False)
+        expired = await self._writer.write(write, durable=False)
+        for one in expired:
+            self._records.forget(one.id)
+        return expired
 
     # --- reading ---------------------------------------------------------------------------------
 

@@ -196,6 +196,24 @@ class Conversation:
         await self.stream.close()
 
 
+async def log_lines(
+    infra: Infra, host: str, attempt: str, patience: float | None
+) -> tuple[list[bytes], int]:
+    """What an agent answers to `logs`, and how often the wait for a line was cancelled."""
+    stream = await infra.attach(HostRef(infra.name, host))
+    await stream.write(json.dumps({"op": "logs", "attempt": attempt}).encode() + b"\n")
+    found, cancelled = [b""], 0
+    async with asyncio.timeout(DEADLINE):
+        while len(found) == 1 or found[-1]:
+            try:
+                async with asyncio.timeout(patience):
+                    found.append(await stream.readline())
+            except TimeoutError:
+                cancelled += 1
+    await stream.close()
+    return found[1:], cancelled
+
+
 class Program:
     """A program with a child, and a daemon in a session of its own that ignores SIGTERM.
 
@@ -217,13 +235,13 @@ sleep 1000
 true
 """
 
-    async def pids(self) -> list[int]:
-        """Their pids, once all run."""
+    async def pids(self, count: int = PROCESSES) -> list[int]:
+        """Their pids, once so many run."""
 
         async def look() -> list[int]:
             return await asyncio.to_thread(self._bearers)
 
-        return await until(look, lambda found: len(found) >= self.PROCESSES)
+        return await until(look, lambda found: len(found) >= count)
 
     def _bearers(self) -> list[int]:
         found = []

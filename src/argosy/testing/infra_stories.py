@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -267,13 +269,14 @@ class InfraStories:
 
         async def whole() -> None:
             async with self.opened(tmp_path) as bench:
-                flag = tmp_path / "go"
-                wait = f"until test -e {flag}; do sleep 0.05; done; exit 3"
-                text = f"name: alone\nresources: {bench.part}\nrun: {wait}\n"
+                program = Program()
+                waits = f"export {program.entry}; sleep 1000; exit 3"
+                text = f"name: alone\nresources: {bench.part}\nrun: {waits}\n"
                 async with Server.open(bench) as server:
                     group = await server.launch(text, tmp_path)
                     before = await server.running(group)
-                await asyncio.to_thread(flag.touch)
+                (sleeper,) = await program.pids(1)  # its host may see no file that is made here
+                os.kill(sleeper, signal.SIGKILL)
                 async with Server.open(bench) as server:
                     ended = await server.ended(group)
                     assert ended.phase is Phase.FAILED

@@ -29,6 +29,7 @@ from argosy.testing.infra_bench import (
     free,
     held,
     let_go,
+    log_lines,
     refusal,
     released,
     request,
@@ -240,6 +241,24 @@ class InfraSuite:
             ended = await talk.stage(attempt, 50)
             assert (ended["outcome"], ended["exit_code"]) == ("failed", 7)
             await talk.close()
+
+        self.check(tmp_path, story)
+
+    def test_who_stops_waiting_for_a_line_loses_nothing(self, tmp_path: Path) -> None:
+        """Of lines that come in parts; the next call goes on."""
+
+        async def story(bench: Bench) -> None:
+            where = bench.placement(0)
+            mine = await held(bench.infra, 1, where)
+            talk = await Conversation.open(bench.infra, mine.host, bench.network)
+            attempt = await talk.run(mine.lease, where.node, "seq 60000")
+            await talk.stage(attempt, 50)
+            await talk.close()
+            whole, _ = await log_lines(bench.infra, mine.host, attempt, None)
+            parts, cancelled = await log_lines(bench.infra, mine.host, attempt, 0.0)
+            assert parts == whole
+            assert len(whole) > 2
+            assert cancelled
 
         self.check(tmp_path, story)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.agent.net import names, network
+from argosy.agent.net import names, network, trial
 from argosy.agent.net.linux import router
 
 AGENT_FOLDER = Path(network.__file__).parents[2]
@@ -168,3 +168,27 @@ def test_the_launcher_loads_little_for_enter() -> None:
     said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     heavy = {"json", "socket", "subprocess", "selectors", "ipaddress", "dataclasses", "signal"}
     assert heavy.isdisjoint(eval(said)), said
+
+
+def test_the_newest_trial_is_the_last(tmp_path: Path) -> None:
+    for way_out in (False, True):
+        trial.trial(str(tmp_path), "host", way_out)
+    file = tmp_path / trial.FILE
+    known = json.loads(file.read_text())
+    known["host-False"]["key"] = ["of another boot"]
+    file.write_text(json.dumps(known))
+    trial.trial(str(tmp_path), "host", False)
+    assert list(json.loads(file.read_text())) == ["host-True", "host-False"]
+
+
+def test_folders_of_trials_elsewhere_are_cleared_only_when_old(tmp_path: Path) -> None:
+    """Their pids mean nothing here."""
+    gone = 1 << 30
+    here, young, old = (
+        tmp_path / f"trial-{gone}-1-{where}-x" for where in (trial._here(), "0" * 8, "1" * 8)
+    )
+    for folder in (here, young, old):
+        folder.mkdir()
+    os.utime(old, (1000.0, 1000.0))
+    trial.clear(str(tmp_path))
+    assert set(tmp_path.iterdir()) == {young}

@@ -28,7 +28,8 @@ class Capped:
         try:
             if os.getpid() == self._pid:  # not in a forked child
                 make_room(self._path, self._fd, len(data))
-            os.write(self._fd, data)
+            while data:
+                data = data[os.write(self._fd, data) :]
         except OSError:
             pass
         return len(text)
@@ -50,7 +51,10 @@ def make_room(path: str, fd: int, size: int = 0) -> None:
 
 
 def cap(path: str, fd: int = 2) -> None:
-    """Keep standard error below the cap from now on, if it is the file of that path."""
+    """Keep standard error below the cap from now on, if it is the file of that path.
+
+    Only what this process writes is checked: what others append counts at its next write.
+    """
     try:
         if not os.path.samestat(os.fstat(fd), os.stat(path)):
             return

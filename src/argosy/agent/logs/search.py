@@ -3,29 +3,35 @@
 A pattern such as `(a+)+$` can take years over a short line. So a search in the agent's own process
 is cut off by a timer (the regular expression engine looks for signals as it backtracks); what was
 cut off, and what the engine would do without looking, is done by a forked child with a time limit.
+Both limits are of processor time: a busy host makes no pattern slow.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import sys
 from typing import Any, Callable, List, Optional
 
 from ..child import Child
-from ..loop import Loop
+from ..loop import Loop, Timer
 from .log import MATCH_LONGEST
 
 SPARE_S = 0.05
-"""How long the loop can wait for a search."""
+"""How long the loop can work at a search."""
 LIMIT_S = 3
-"""How long a child may search; whole seconds."""
+"""How long a child may work at it."""
+FORK_AGAIN = 1.0
+"""Seconds until it is tried again, where no child can be forked just now."""
 SHORT = 4096
 """Each start in a line can cost its length without a look at signals: 10 ms for so many bytes."""
 PATTERN_MAX = 16384
 """Bytes of a pattern: to compile it takes time too."""
 _REPEATS = re.compile(rb"[*+{]")
 
-Found = Callable[[Optional[List[int]]], None]
+Found = Callable[[Optional[List[int]], str], None]
+"""The places of the lines that match, or None and what went wrong: "" when it takes too long."""
 
 
 class TooSlow(Exception):
@@ -38,6 +44,7 @@ class Search:
     def __init__(self, loop: Loop, pattern: str) -> None:
         self._loop = loop
         self._child: Optional[Child] = None
+        self._again: Optional[Timer] = None
         self._slow = False
         """It was cut off once: from then on a child searches."""
         text = pattern.encode("utf-8", "surrogateescape")
@@ -59,17 +66,26 @@ class Search:
         return found
 
     def later(self, lines: List[bytes], answer: Found) -> None:
-        """Search in a child. `answer(places)`, or None when that takes too long. Raises OSError."""
+        """Search in a child, as soon as one can be forked."""
 
         def done(value: Any, error: Optional[str]) -> None:
-            self._child = None
-            answer(value if error is None else None)
+            assert self._child is not None
+            status, self._child = self._child.status, None
+            slow = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGVTALRM
+            if error is None:
+                answer(value, "")
+            else:
+                answer(None, "" if slow else error)
 
-        self._child = Child(self._loop, lambda: self._limited(lines), done)
+        try:
+            self._child = Child(self._loop, lambda: self._limited(lines), done)
+        except OSError as error:
+            sys.stderr.write("search: %s\n" % error)
+            self._again = self._loop.after(FORK_AGAIN, lambda: self.later(lines, answer))
 
     def _limited(self, lines: List[bytes]) -> List[int]:
         """In the child: the alarm ends it, also when the agent was killed meanwhile."""
-        signal.alarm(LIMIT_S)
+        signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
         return self._search(lines)
 
     def _search(self, lines: List[bytes]) -> List[int]:
@@ -78,13 +94,15 @@ class Search:
 
     def close(self) -> None:
         """Search no more; nobody is told."""
+        if self._again is not None:
+            self._again.cancel()
         if self._child is not None:
             self._child.drop()
             self._child = None
 
 
 class _Alarm:
-    """The agent's SIGALRM: set once, and it raises only while a search is to be cut off."""
+    """The agent's SIGVTALRM: set once, and it raises only while a search is to be cut off."""
 
     ready = armed = False
 
@@ -99,14 +117,16 @@ class _Alarm:
 def _cut_off(work: Callable[[], List[int]]) -> Optional[List[int]]:
     """What `work` gives within SPARE_S, else None. For the main thread."""
     if not _Alarm.ready:
-        signal.signal(signal.SIGALRM, _Alarm.rang)
+        signal.signal(signal.SIGVTALRM, _Alarm.rang)
         _Alarm.ready = True
     try:
         _Alarm.armed = True
-        signal.setitimer(signal.ITIMER_REAL, SPARE_S)
-        found: Optional[List[int]] = work()
-        _Alarm.armed = False
+        signal.setitimer(signal.ITIMER_VIRTUAL, SPARE_S)
+        found = work()
+        _Alarm.armed = False  # it may ring until here, and is caught
+        return found
     except TooSlow:
-        found = None
-    signal.setitimer(signal.ITIMER_REAL, 0.0)
-    return found
+        return None
+    finally:
+        _Alarm.armed = False
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)

@@ -48,7 +48,9 @@ class Connecting:
 
 
 def _answer(out: socket.socket, network: Network, node: str, to: Tuple[str, int, float]) -> None:
-    """The child, which keeps none of its parent's descriptors: a lock would outlive the parent."""
+    """The child. It closes what it inherited up to 4095 (a lock would outlive the parent) but the
+    standard three and its end of the pair.
+    """
     try:
         inside.plain_signals()
         os.closerange(3, out.fileno())

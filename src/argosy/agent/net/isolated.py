@@ -257,8 +257,9 @@ def strays(spec: Mapping[str, Any]) -> List[int]:
     """What of the attempt with this `enter_attempt` has lost its wrapper and fell to the holder.
 
     [] where that cannot be: with a PID namespace of its own nothing outlives the wrapper. It is
-    told by the node's network, which only the node's attempt is in, whatever session and
-    environment it took.
+    told by the node's network, whatever session and environment it took. Guests and a successor
+    are in that network too, but not here: a living wrapper collects its own orphans, so only what
+    has none is a child of the holder.
     """
     if spec.get("mode") != "isolated" or not spec["join"] or spec["join"][2]:
         return []

@@ -12,6 +12,8 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
+import zlib
 from typing import Any, Dict, List, Optional
 
 from . import enter, isolated, names
@@ -23,6 +25,8 @@ from .network import NetworkError, boot_id, write_whole
 FILE = "trial.json"
 NODE = "node-0"
 OF_TRIAL = re.compile(r"trial-([0-9]+)-([0-9]+)(-.*)?")  # pid and start time of who tries
+OLD_S = 600.0
+"""No trial takes that long."""
 NO_NAMES = "install libnss-wrapper, or allow user namespaces, or run the agent as root"
 
 
@@ -42,6 +46,7 @@ def trial(directory: str, wanted: str = "auto", way_out: Optional[bool] = None) 
         answer: Dict[str, Any] = known[name]["answer"]
         return answer
     answer = _try(directory, wanted, way_out)
+    known.pop(name, None)  # the newest is the last
     write_whole(path, json.dumps({**known, name: {"key": key, "answer": answer}}))
     return answer
 
@@ -62,13 +67,33 @@ def clear(directory: str) -> None:
             except (OSError, NetworkError) as error:  # another user's
                 sys.stderr.write("trial: holder %d: %s\n" % (holder.pid, error))
     for name in os.listdir(directory) if os.path.isdir(directory) else []:
-        if _is_left(name):
-            shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
+        path = os.path.join(directory, name)
+        if _is_left(name) if "-%s-" % _here() in name else _is_old(name, path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_old(name: str, path: str) -> bool:
+    """Whether a trial of another PID namespace, or before this boot, must have come to its end."""
+    try:
+        old = time.time() - os.stat(path).st_mtime > OLD_S
+    except OSError:
+        return False
+    return old and OF_TRIAL.fullmatch(name) is not None
 
 
 def _mine() -> str:
     """What everything that this process tries is called."""
     return "trial-%d-%d" % (os.getpid(), kernel.start_time("self"))
+
+
+def _folder() -> str:
+    """What the names of its folders begin with."""
+    return "%s-%s-" % (_mine(), _here())
+
+
+def _here() -> str:
+    """Where pids mean the same as here: this boot of this machine, this PID namespace."""
+    return "%08x" % zlib.crc32((boot_id() + os.readlink("/proc/self/ns/pid")).encode())
 
 
 def _is_left(name: str) -> bool:
@@ -141,7 +166,7 @@ def _try_isolated(directory: str, way_out: bool) -> bool:
     """Build, put an attempt into it, tear down; tells whether PID namespaces work."""
     if way_out and router.way_out_problem():
         raise NetworkError("pasta", router.way_out_problem(), hint("pasta", 0))
-    with tempfile.TemporaryDirectory(prefix=_mine() + "-", dir=directory) as folder:
+    with tempfile.TemporaryDirectory(prefix=_folder(), dir=directory) as folder:
         place = os.path.join(folder, "net")
         network = isolated.build(place, _mine(), [NODE], way_out=way_out)
         try:
@@ -191,7 +216,7 @@ def _see_names(spec: Dict[str, Any]) -> bool:
 
 
 def _try_host(directory: str, failure: Optional[NetworkError]) -> Dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix=_mine() + "-", dir=directory) as folder:
+    with tempfile.TemporaryDirectory(prefix=_folder(), dir=directory) as folder:
         path = os.path.join(folder, "hosts")
         names.rewrite(path, "127.0.0.1 localhost\n")
         try:

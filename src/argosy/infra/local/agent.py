@@ -34,6 +34,7 @@ CRASHES_MANY: Final = 3  # ends of agents within CRASH_SECONDS that are told
 CRASH_SECONDS: Final = 120.0
 LOG_TAIL: Final = 400  # characters that are shown
 LOG_MAX: Final = 10 << 20  # bytes; a running agent keeps to the same
+_SIGNALS: Final = {one.value: one.name for one in signal.Signals}
 OLDER: Final = ".1"  # ends the name of the log before
 
 
@@ -115,7 +116,9 @@ class LocalAgent:
     _started: int = 0  # how often, since the last connection
     _wait_until: float = 0.0  # another process is starting it
     _reapers: dict[int, int] = field(default_factory=dict)  # pidfd -> pid
-    _crashes: deque[float] = field(default_factory=lambda: deque(maxlen=CRASHES_MANY))  # when
+    _crashes: deque[tuple[float, int]] = field(  # when, with which exit code (signal: negative)
+        default_factory=lambda: deque(maxlen=CRASHES_MANY)
+    )
 
     def pid(self) -> int:
         """The living agent's pid, whoever started it; 0 when there is none.
@@ -179,7 +182,7 @@ class LocalAgent:
             self._started -= 1
             self._wait_until = loop.time() + OTHER_SECONDS
         elif code:
-            self._crashes.append(loop.time())
+            self._crashes.append((loop.time(), code))
 
     def _reap_later(self, fd: int) -> None:
         if fd in self._reapers:
@@ -228,13 +231,15 @@ class LocalAgent:
     def ailing(self) -> str:
         """What ails an agent that was started again and again, with its last words; "" else."""
         ago = asyncio.get_running_loop().time() - CRASH_SECONDS
-        recent = [when for when in self._crashes if when > ago]
+        recent = [code for when, code in self._crashes if when > ago]
         if len(recent) < CRASHES_MANY:
             return ""
-        words = " | ".join(self._last_words().splitlines())
+        code, words = recent[-1], " | ".join(self._last_words().splitlines())
+        signalled = _SIGNALS.get(-code, f"signal {-code}")
+        ended = f"by {signalled}" if code < 0 else f"with exit code {code}"
         return (
             f"the agent in {self.home} ended {len(recent)} times within {CRASH_SECONDS:g} s "
-            f"and was started again; its last words: {words}"
+            f"and was started again, the last time {ended}; its last words: {words}"
         )
 
     def _dead(self, what: str) -> Unreachable:

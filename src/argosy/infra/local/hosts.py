@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import Any, Final
 
+from argosy.infra.card_names import card_name
 from argosy.model.needs import Accelerator, Capacity
 
 THIS_MACHINE: Final = "localhost"
@@ -111,17 +111,3 @@ def cards_of(listing: str) -> tuple[Cards, ...]:
             memory = round(float(parts[2]) / 1024.0, 1) if digits.isdigit() else 0.0
             found.setdefault((card_name(parts[1], memory), memory), []).append(int(parts[0]))
     return tuple(Cards(name, tuple(some), memory) for (name, memory), some in found.items())
-
-
-def card_name(product: str, memory_gib: float) -> str:
-    """The short name: `NVIDIA A100-SXM4-80GB` is `A100-80GB`, `GeForce RTX 4090` is `RTX4090`."""
-    words = [word for word in re.split(r"[\s-]+", product) if word.upper() not in _MAKERS]
-    for place, word in enumerate(words):
-        if word.upper() == "RTX" and place + 1 < len(words):
-            return "RTX" + words[place + 1]
-        if re.fullmatch(r"[A-Z]{1,2}\d{1,4}[A-Za-z]?", word):
-            return f"{word}-80GB" if word == "A100" and memory_gib > 60 else word
-    return "-".join(words) or product
-
-
-_MAKERS: Final = frozenset(("NVIDIA", "TESLA", "GEFORCE", "QUADRO"))

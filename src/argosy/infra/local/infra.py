@@ -337,7 +337,7 @@ class Local:
     # --- small things ----------------------------------------------------------------------------
 
     async def _cards_of_others(self) -> set[int]:
-        return self._shares.cards_of_others()
+        return await asyncio.to_thread(self._shares.cards_of_others)
 
     def _agent(self, host: str) -> LocalAgent:
         if host not in self._agents:
@@ -412,7 +412,10 @@ def _with_ailing(health: Health, ailing: Sequence[str], hosts: int) -> Health:
     """The same with what is known of agents that end again and again."""
     if not ailing:
         return health
-    hint = "mend what the last words name; what ran goes on, and the next agent finds it again"
+    hint = (
+        "mend what the last words name, or stop who sends the signal (the kernel, where memory is "
+        "short); what ran goes on, and the next agent finds it again"
+    )
     return replace(
         health,
         works=health.works and len(ailing) < hosts,

@@ -22,4 +22,5 @@ def network_found(shared: Path) -> str:
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ""
-    return modes[-1] if modes and modes[-1] in ("isolated", "host") else ""
+    newest = modes[-1] if modes else ""  # the agents put it last
+    return newest if newest in ("isolated", "host") else ""

@@ -38,6 +38,9 @@ class Channel:
         except (InvalidHandshake, OSError, TimeoutError, EOFError) as error:
             connection.close()
             raise unopened(error) from error
+        except BaseException:
+            connection.close()
+            raise
         return cls(socket)
 
     async def send(self, message: dict[str, Any]) -> None:

@@ -68,8 +68,12 @@ async def stream(home: Path, path: str) -> AsyncIterator[dict[str, Any]]:
 async def _asked(home: Path, method: str, path: str, body: object) -> AsyncIterator[_Response]:
     """A request that was sent, on a connection of its own."""
     connection = await asyncio.to_thread(open_socket, home)
-    connection.setblocking(False)
-    reader, writer = await asyncio.open_unix_connection(sock=connection)
+    try:
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=connection)
+    except BaseException:
+        connection.close()
+        raise
     try:
         data, headers = packed(body)
         given = {"Host": "argosy", "Connection": "close", "Content-Length": str(len(data or b""))}

@@ -24,6 +24,8 @@ MAX_DOCUMENTS: Final = 1001  # a header and MAX_TASKS
 MAX_DEPTH: Final = 50
 MAX_VALUES: Final = 200_000  # after aliases are written out
 _START: Final = re.compile(r"---(\s|$)")
+_END: Final = re.compile(r"\.\.\.(\s|$)")
+_ASIDE: Final = re.compile(r"%|\s*(#|$)")  # before a document
 
 Native = str | int | float | bool | None
 
@@ -134,8 +136,7 @@ def _composed(text: str, notes: Notes, lines_before: int = 0) -> list[Node]:
 def _explain_each(notes: Notes) -> None:
     """Note what is wrong with every document: a scanner gives up at its first error, and a line
     `---` always begins anew. A template is one error, whatever else it looks like."""
-    starts = [number for number, line in enumerate(notes.lines) if _START.match(line)]
-    for start, end in pairwise(sorted({0, *starts[:MAX_DOCUMENTS], len(notes.lines)})):
+    for start, end in pairwise(sorted({*_cuts(notes.lines)[:MAX_DOCUMENTS], len(notes.lines)})):
         try:
             _composed("\n".join(notes.lines[start:end]), notes, start)
         except yaml.YAMLError as error:
@@ -144,6 +145,22 @@ def _explain_each(notes: Notes) -> None:
             continue
         if any(one.code == "spec/template" for one in notes.errors):
             return
+
+
+def _cuts(lines: list[str]) -> list[int]:
+    """Where documents begin: at `---`, or at the directives and comments that stand before it."""
+    cuts, begun = [0], False
+    for number, line in enumerate(lines):
+        if _START.match(line):
+            if begun:
+                cuts.append(number)
+            begun = True
+        elif _END.match(line):
+            cuts.append(number + 1)
+            begun = False
+        elif not _ASIDE.match(line):
+            begun = True
+    return cuts
 
 
 def value_of(text: str, flag: str) -> Node:

@@ -1,0 +1,1 @@
+"""Infras `ssh/NAME`: pools of hosts that are reached by the system's `ssh`."""

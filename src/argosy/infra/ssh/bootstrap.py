@@ -1,0 +1,114 @@
+"""The scripts that make a host ready: Python found, the agent there by its hash, its desk open.
+
+One script does it all in one round trip where the agent is there already; else it asks for the
+agent's bytes in between. Before its first word a script writes a mark: what a login shell's start
+files print comes before that, and is passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MARK: Final = "argosy:here"
+ATTACHED: Final = "argosy:attached"
+NOISE_MAX: Final = 1 << 20  # bytes of start files that are passed over
+PYTHONS: Final = "python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python"
+
+# Reads the agent from standard input, not one byte more, and puts it in place when it is whole.
+RECEIVE: Final = """
+import hashlib, os, sys
+path, size, digest = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+parts = []
+while size:
+    part = os.read(0, min(size, 65536))
+    if not part:
+        sys.exit("the agent came in parts only")
+    parts.append(part)
+    size -= len(part)
+body = b"".join(parts)
+if hashlib.sha256(body).hexdigest() != digest:
+    sys.exit("the agent that came is another one")
+fresh = "%s.%d" % (path, os.getpid())
+with open(fresh, "wb") as file:
+    file.write(body)
+    file.flush()
+    os.fsync(file.fileno())
+os.rename(fresh, path)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The packed agent, as it travels."""
+
+    name: str  # holds the hash of its contents
+    body: bytes
+
+    @classmethod
+    def of(cls, path: Path) -> Agent:
+        """The one in that file. Blocks."""
+        return cls(path.name, path.read_bytes())
+
+    @property
+    def digest(self) -> str:
+        """Of its bytes, as the host checks it."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an agent lives on a host. `~` is the user's home there."""
+
+    folder: str  # for all servers of that user
+    home: str  # below it: of this server, pool and host
+    server: str
+    idle_exit: float  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is known of a host that was made ready."""
+
+    python: str  # its path there
+    agent: str  # the path of the packed agent
+    home: str  # the agent's home, absolute
+
+    def attach(self) -> str:
+        """The script that joins its pipes to the agent; ATTACHED is its first word."""
+        words = [self.python, "-I", "-S", self.agent, "attach", "--home", self.home]
+        return f"exec {shlex.join([*words, '--say', ATTACHED])}\n"
+
+
+def opening(agent: Agent, place: Place) -> str:
+    """The script that makes a host ready and becomes the desk (agent/leases/desk.py).
+
+    It writes MARK, then one of `none OLD`, `failed TEXT`, `need` (then it reads the agent and goes
+    on), and last `have PYTHON\\tAGENT`, after which the desk speaks.
+    """
+    options = f"--server-id {shlex.quote(place.server)} --idle-exit {place.idle_exit:g}"
+    return f"""echo {MARK}
+p= old=
+for n in {PYTHONS}; do
+  c=$(command -v "$n" 2>/dev/null) || continue
+  v=$("$c" -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2]); \
+sys.exit(sys.version_info < (3, 8))' 2>/dev/null) && p=$c && break
+  old="${{v:+Python $v}}"
+done
+if [ -z "$p" ]; then echo "none $old"; exit 0; fi
+d={shlex.quote(place.folder)}
+case $d in "~/"*) d=$HOME/${{d#??}};; esac
+(umask 077; mkdir -p "$d/bin" "$d/"{shlex.quote(place.home)}) 2>/dev/null || {{
+  echo "failed $d cannot be made, or written"; exit 0; }}
+a=$d/bin/{agent.name}
+if [ ! -f "$a" ]; then
+  echo need
+  e=$("$p" -I -S -c {shlex.quote(RECEIVE)} "$a" {len(agent.body)} {agent.digest} 2>&1) || {{
+    echo "failed the agent cannot be put there: $e" | tr '\\n' ' '; echo; exit 0; }}
+fi
+printf 'have %s\\t%s\\n' "$p" "$a"
+exec "$p" -I -S "$a" lease --home "$d/"{shlex.quote(place.home)} {options}
+"""

@@ -1,0 +1,201 @@
+"""Reads the pools of SSH hosts, every error with its place.
+
+    ssh:
+      pools:
+        lab:
+          user: ada                       # these hold for all hosts that do not say otherwise
+          identity_file: ~/.ssh/lab
+          accept_new: true                # take the key of a host that was never seen before
+          fence_after: 10m                # read and shown, not carried out yet
+          agent_home: ~/.argosy-agent     # on the hosts
+          hosts:
+            - gpu-1
+            - {host: 10.0.0.2, user: root, port: 2222, identity_file: ~/.ssh/root, name: gpu-2}
+
+SkyPilot's `~/.sky/ssh_node_pools.yaml` is read too; a pool of the same name here comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from argosy.errors import InputError, Place
+from argosy.infra.ssh.reading import Reading
+
+HOSTS_MAX: Final = 1000  # of one pool
+AGENT_HOME: Final = "~/.argosy-agent"
+POOL_KEYS: Final = (
+    "hosts", "user", "identity_file", "accept_new", "fence_after", "agent_home",
+)  # fmt: skip
+HOST_KEYS: Final = ("host", "user", "port", "identity_file", "name")
+POOL_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+HOST_NAME: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,250}")
+SECONDS: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
+UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+SKY_FILE: Final = Path(".sky/ssh_node_pools.yaml")  # in the user's home
+
+
+@dataclass(frozen=True, slots=True)
+class HostConfig:
+    """How one host is reached. "" and 0: as the user's ssh configuration has it."""
+
+    name: str  # in Argosy's words
+    host: str  # in those of ssh
+    user: str = ""
+    port: int = 0
+    identity_file: str = ""
+    accept_new: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """How a person would reach it, without `ssh`."""
+        found = ["-p", str(self.port)] if self.port else []
+        found += ["-i", self.identity_file] if self.identity_file else []
+        return [*found, f"{self.user}@{self.host}" if self.user else self.host]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolConfig:
+    """One pool."""
+
+    name: str
+    hosts: tuple[HostConfig, ...]
+    agent_home: str = AGENT_HOME
+    fence_after: float = 0.0  # seconds; 0: none was set
+
+
+def read_pools(config: Path, user_home: Path) -> tuple[PoolConfig, ...]:
+    """All pools; () when there is no file. Raises InputError, InputErrors."""
+    ours = _read(config, "ssh", sky=False)
+    sky = _read(user_home / SKY_FILE, "", sky=True)
+    names = {pool.name for pool in ours}
+    return (*ours, *(pool for pool in sky if pool.name not in names))
+
+
+def _read(path: Path, section: str, *, sky: bool) -> tuple[PoolConfig, ...]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read: {error}", code="config/unreadable", place=Place(str(path))
+        ) from error
+    return parse_pools(text, str(path), section=section, sky=sky)
+
+
+def parse_pools(
+    text: str, file: str, *, section: str = "ssh", sky: bool = False
+) -> tuple[PoolConfig, ...]:
+    """The pools in a text. `sky`: as SkyPilot writes them. Raises InputErrors with all errors."""
+    reading = Reading(file, text)
+    root = reading.root()
+    if section:
+        found = reading.entries(root, "the file").get(section)
+        inside = reading.entries(found[1] if found else None, f"`{section}`", ("pools",))
+        root = inside["pools"][1] if "pools" in inside else None
+    pools = []
+    for name, (key, value) in reading.entries(root, "`pools`").items():
+        if not POOL_NAME.fullmatch(name):
+            hint = "letters, digits, `.`, `_` and `-`; 63 at most"
+            reading.wrong(key, f"`{name}` is no name for a pool", hint=hint)
+        pools.append(_pool(reading, name, value, sky=sky))
+    reading.settle()
+    return tuple(pools)
+
+
+def _pool(reading: Reading, name: str, node: yaml.Node, *, sky: bool) -> PoolConfig:
+    # What else SkyPilot's file may hold is for SkyPilot to check.
+    given = reading.entries(node, f"pool `{name}`", () if sky else POOL_KEYS)
+    values = {key: value for key, (_, value) in given.items()}
+    all_hosts = HostConfig(
+        name="",
+        host="",
+        user=reading.word(values["user"], "user") if "user" in values else "",
+        identity_file=_identity(reading, values.get("identity_file")),
+        accept_new="accept_new" in values and reading.boolean(values["accept_new"], "accept_new"),
+    )
+    hosts = _hosts(reading, node, values.get("hosts"), all_hosts, "ip" if sky else "host")
+    home = values.get("agent_home")
+    return PoolConfig(
+        name,
+        hosts,
+        (reading.path(home, "agent_home") if home else "") or AGENT_HOME,
+        _seconds(reading, values.get("fence_after")),
+    )
+
+
+def _hosts(
+    reading: Reading, pool: yaml.Node, node: yaml.Node | None, like: HostConfig, key: str
+) -> tuple[HostConfig, ...]:
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        hint = "`hosts: [gpu-1, gpu-2]`"
+        reading.wrong(node or pool, "a pool needs `hosts`, a list", "no-hosts", hint)
+        return ()
+    if len(node.value) > HOSTS_MAX:
+        reading.wrong(node, f"a pool has {HOSTS_MAX} hosts at most")
+    found: dict[str, HostConfig] = {}
+    for one in node.value[:HOSTS_MAX]:
+        host = _host(reading, one, like, key)
+        if host is not None and host.name in found:
+            hint = "give one of them another `name`"
+            reading.wrong(one, f"the host `{host.name}` is given twice", "duplicate-host", hint)
+        elif host is not None:
+            found[host.name] = host
+    return tuple(found.values())
+
+
+def _host(reading: Reading, node: yaml.Node, like: HostConfig, key: str) -> HostConfig | None:
+    """One host; None when it is wrong."""
+    keys = HOST_KEYS if key == "host" else ()
+    values = {}
+    if isinstance(node, yaml.MappingNode):
+        values = {name: value for name, (_, value) in reading.entries(node, "a host", keys).items()}
+        if key not in values:
+            reading.wrong(node, f"a host needs `{key}`", "no-host")
+            return None
+    user, _, host = reading.word(values.get(key, node), key).rpartition("@")
+    name = reading.word(values["name"], "name") if "name" in values else host
+    for text in (host, name):
+        if text and not HOST_NAME.fullmatch(text):
+            reading.wrong(node, f"`{text}` is no name of a host")
+            return None
+    if not host or not name:
+        return None
+    return HostConfig(
+        name=name,
+        host=host,
+        user=reading.word(values["user"], "user") if "user" in values else user or like.user,
+        port=_port(reading, values.get("port")),
+        identity_file=_identity(reading, values.get("identity_file")) or like.identity_file,
+        accept_new=like.accept_new,
+    )
+
+
+def _port(reading: Reading, node: yaml.Node | None) -> int:
+    text = str(node.value) if node is not None else "0"
+    number = int(text) if text.isdecimal() else -1
+    if node is not None and not 0 < number < 65536:
+        reading.wrong(node, "`port` must be a number from 1 to 65535")
+        return 0
+    return number
+
+
+def _identity(reading: Reading, node: yaml.Node | None) -> str:
+    text = reading.path(node, "identity_file") if node is not None else ""
+    return str(Path(text).expanduser()) if text else ""
+
+
+def _seconds(reading: Reading, node: yaml.Node | None) -> float:
+    if node is None:
+        return 0.0
+    match = SECONDS.fullmatch(str(node.value).strip())
+    if match is None or not float(match[1]):
+        reading.wrong(node, "`fence_after` must be a time above 0", hint="`90s`, `10m` or `1h`")
+        return 0.0
+    return float(match[1]) * UNITS[match[2]]

@@ -1,0 +1,293 @@
+"""One pool of SSH hosts: the five verbs, and what can be asked of it beside them.
+
+What is leased stands on the hosts (agent/leases/book.py). A host that does not answer is no
+evidence of anything: what was seen there last is shown as it was, and marked as not seen. A lease
+is gone when its host answers with another boot id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from argosy.errors import ArgosyError, CapacityError, Unreachable
+from argosy.infra.api import Health, HostRef, HostView
+from argosy.infra.ssh.bootstrap import Agent, Place
+from argosy.infra.ssh.cards import capacity, indices_by_card, taken
+from argosy.infra.ssh.config import PoolConfig
+from argosy.infra.ssh.failures import as_refusal
+from argosy.infra.ssh.host import SshHost
+from argosy.infra.ssh.ledger import Ledger
+from argosy.infra.ssh.stream import PipeStream
+from argosy.model.action import LeaseRequest
+from argosy.model.ids import InfraName, LeaseId, ServerId, group_lease, group_of
+from argosy.model.needs import Capacity, Need
+from argosy.model.observed import Look, SeenLease, SeenState
+from argosy.model.plan import Offer
+
+IDLE_EXIT: Final = 600.0  # seconds until an agent with nothing to do ends
+LOOK_SECONDS: Final = 3.0  # that one host may keep a look waiting
+ACQUIRE_SECONDS: Final = 60.0  # a first visit included
+NOTHING: Final = Capacity()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a pool is opened with."""
+
+    home: Path  # $ARGOSY_HOME
+    server: ServerId
+    now: Callable[[], float]
+    agent: Callable[[], Agent]  # blocks
+    idle_exit: float = IDLE_EXIT
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What one host shows in one look. `blind`: what may be there, and could not be seen."""
+
+    leases: tuple[SeenLease, ...]
+    blind: frozenset[LeaseId] = frozenset()
+
+
+class Ssh:
+    """One pool of hosts."""
+
+    def __init__(self, pool: PoolConfig, settings: Settings) -> None:
+        self.name: InfraName = f"ssh/{pool.name}"
+        self._pool, self._now = pool, settings.now
+        self._ledger = Ledger(settings.home / "infra" / "ssh" / pool.name)
+        self._change = asyncio.Event()
+        self._seen: dict[str, dict[LeaseId, SeenLease]] = {}  # by host, as last seen
+        self._indices: dict[LeaseId, tuple[int, ...]] = {}
+        self._asking: set[LeaseId] = set()  # an acquire is under way
+        self._hosts = {
+            host.name: SshHost(
+                host,
+                Place(
+                    pool.agent_home,
+                    f"{settings.server}/{pool.name}/{host.name}",
+                    settings.server,
+                    settings.idle_exit,
+                ),
+                settings.agent,
+                settings.home,
+                self._change.set,
+            )
+            for host in pool.hosts
+        }
+
+    # --- the five verbs --------------------------------------------------------------------------
+
+    async def offers(self, need: Need) -> Sequence[Offer]:
+        """Every host that answers, whatever the need is: the planner counts. Raises the error of
+        a host when none answers.
+        """
+        answers = await self._ask_all("look")
+        offers = []
+        for host, answer in answers.items():
+            if isinstance(answer, dict):
+                total = capacity(host.facts)
+                free = total.minus(taken(host.facts, answer))
+                offers.append(Offer(self.name, host.name, free, total, network="host"))
+            elif host.facts:  # not now, but what it has is known: what needs it may fit later
+                total = capacity(host.facts)
+                offers.append(Offer(self.name, host.name, NOTHING, total, 0, network="host"))
+        if not offers:
+            raise as_refusal(_first_error(answers.values()))
+        return tuple(offers)
+
+    async def acquire(self, request: LeaseRequest) -> None:
+        """Make the lease on its host, and see that an agent runs there. Raises CapacityError,
+        AccessError, InfraError.
+        """
+        host = self._hosts.get(request.placement.host or "")
+        if host is None:
+            raise CapacityError(
+                f"{self.name} has no host {request.placement.host!r}",
+                code="ssh/no-such-host",
+                hint="`argosy infra check` lists its hosts",
+            )
+        zero = group_lease(request.group)
+        self._asking |= {request.lease, zero}
+        try:
+            await asyncio.to_thread(self._ledger.note, host.name, request.lease)
+            await asyncio.to_thread(self._ledger.note, host.name, zero)
+            desk = await host.desk(ACQUIRE_SECONDS)
+            answer = await desk.ask("take", **_wanted(request, host.facts))
+            self._indices[request.lease] = tuple(answer["lease"]["indices"])
+        except CapacityError:
+            await asyncio.to_thread(self._ledger.strike, host.name, request.lease)
+            raise
+        except ArgosyError as error:
+            raise as_refusal(error) from error
+        finally:
+            self._asking -= {request.lease, zero}
+            self._change.set()
+
+    async def release(self, lease: LeaseId) -> None:
+        """Tell every host that may have it to end it; returns once they know. Raises Unreachable
+        for a host that cannot be told: it has to be asked for again.
+        """
+        found = [host for host in self._hosts.values() if await self._may_have(host, lease)]
+        answers = await asyncio.gather(
+            *(self._release_on(host, lease) for host in found), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def sightings(self) -> Look:
+        """Everything on the hosts that answer; of the others, what was seen there last."""
+        began = self._now()
+        sights = await asyncio.gather(*(self._sight(host) for host in self._hosts.values()))
+        leases = {one.lease: one for sight in sights for one in sight.leases}
+        blind = frozenset().union(*(sight.blind for sight in sights))
+        return Look(self.name, began, tuple(leases.values()), blind)
+
+    async def attach(self, host: HostRef) -> PipeStream:
+        """A stream to the agent of the host, which is started if need be. Raises Unreachable."""
+        known = self._hosts.get(host.host)
+        if known is None:
+            raise Unreachable(
+                f"{self.name} has no host {host.host!r}",
+                code="ssh/no-such-host",
+                hint="`argosy infra check` lists its hosts",
+            )
+        return await known.attach()
+
+    # --- what else it can do ---------------------------------------------------------------------
+
+    def gpu_indices(self, lease: LeaseId) -> tuple[int, ...]:
+        """The cards that a lease holds on its host; () when it holds none, or is unknown."""
+        return self._indices.get(lease, ())
+
+    async def changed(self) -> None:
+        """Returns after the next change that was heard of."""
+        await self._change.wait()
+        self._change.clear()
+
+    async def hosts(self) -> Sequence[HostView]:
+        """Its hosts, with what is free and who holds the rest, whoever that is."""
+        answers = await self._ask_all("look")
+        views = []
+        for host, answer in answers.items():
+            if isinstance(answer, dict):
+                total = capacity(host.facts)
+                free = total.minus(taken(host.facts, answer))
+                views.append(HostView(host.name, total, free, "up", tuple(answer["holders"])))
+            else:
+                total = capacity(host.facts) if host.facts else NOTHING
+                views.append(HostView(host.name, total, NOTHING, "unreachable"))
+        return tuple(views)
+
+    async def check(self) -> Health:
+        """Which hosts can be used, and what the others lack."""
+        answers = await self._ask_all("look", seconds=ACQUIRE_SECONDS)
+        errors = [answer for answer in answers.values() if isinstance(answer, ArgosyError)]
+        pythons = sorted({str(host.facts["python"]) for host in answers if host.facts})
+        facts = [
+            ("hosts", f"{len(answers) - len(errors)} of {len(answers)} answer"),
+            ("python", ", ".join(pythons)),
+            ("network", "host"),
+        ]
+        problems = [error.text for error in errors]
+        hints = [hint for error in errors for hint in error.hints]
+        if self._pool.fence_after:
+            problems.append("`fence_after` is set in the pool and is not carried out yet")
+            hints.append(
+                "nothing on a host is ended by a time-out: `argosy explain` shows suspects"
+            )
+        works = len(errors) < len(answers)
+        return Health(self.name, works, tuple(facts), tuple(problems), tuple(dict.fromkeys(hints)))
+
+    async def close(self) -> None:
+        """Let go of everything; what runs goes on."""
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    async def _ask_all(
+        self, op: str, seconds: float = LOOK_SECONDS
+    ) -> dict[SshHost, dict[str, Any] | ArgosyError]:
+        """What each host answers, or why it does not."""
+
+        async def one(host: SshHost) -> dict[str, Any] | ArgosyError:
+            try:
+                return await (await host.desk(seconds)).ask(op, seconds=seconds)
+            except ArgosyError as error:
+                return error
+
+        hosts = tuple(self._hosts.values())
+        return dict(zip(hosts, await asyncio.gather(*map(one, hosts)), strict=True))
+
+    async def _sight(self, host: SshHost) -> _Sight:
+        """What one host shows, or showed when it was seen last."""
+        asked = await asyncio.to_thread(self._ledger.of, host.name)
+        before = self._seen.get(host.name, {})
+        try:
+            desk = await host.desk(LOOK_SECONDS)
+            answer = await desk.ask("look", seconds=LOOK_SECONDS)
+        except ArgosyError as error:
+            known = tuple(replace(one, text=error.text) for one in before.values())
+            return _Sight(known, asked | before.keys())
+        seen = {one.lease: one for one in self._as_seen(host.name, answer)}
+        self._seen[host.name] = seen
+        for lease in asked - seen.keys() - self._asking:
+            # Noted, asked for and not there: refused, or ended while nobody looked.
+            await asyncio.to_thread(self._ledger.strike, host.name, lease)
+        return _Sight(tuple(seen.values()))
+
+    def _as_seen(self, host: str, answer: dict[str, Any]) -> list[SeenLease]:
+        found = []
+        for name, entry in answer["leases"].items():
+            lease = LeaseId(name)
+            if lease == group_lease(group_of(lease)):
+                found.append(SeenLease(lease, SeenState.UP))
+                continue
+            self._indices[lease] = tuple(entry["indices"])
+            if entry["boot"] == answer["boot_id"]:
+                found.append(SeenLease(lease, SeenState.UP, host=host))
+            else:
+                text = f"host {host} of {self.name} was started anew since"
+                found.append(SeenLease(lease, SeenState.GONE, host=host, text=text))
+        return found
+
+    # --- releasing -------------------------------------------------------------------------------
+
+    async def _may_have(self, host: SshHost, lease: LeaseId) -> bool:
+        if lease in self._seen.get(host.name, {}):
+            return True
+        return lease in await asyncio.to_thread(self._ledger.of, host.name)
+
+    async def _release_on(self, host: SshHost, lease: LeaseId) -> None:
+        desk = await host.desk(LOOK_SECONDS)
+        answer = await desk.ask("release", lease=lease)
+        if not answer["there"] and lease not in self._asking:
+            self._seen.get(host.name, {}).pop(lease, None)
+            self._indices.pop(lease, None)
+            await asyncio.to_thread(self._ledger.strike, host.name, lease)
+
+
+def _wanted(request: LeaseRequest, facts: dict[str, Any]) -> dict[str, Any]:
+    """What the desk is asked for; which cards have the name is known here only."""
+    card = request.placement.accelerator
+    indices = indices_by_card(facts) if card else {}
+    named = [name for name in indices if card and name.lower() == card.name.lower()]
+    return {
+        "lease": request.lease,
+        "group": request.group,
+        "group_lease": group_lease(request.group),
+        "group_name": request.group_name,
+        "cpus": request.placement.need.cpus or 0.0,
+        "memory_gib": request.placement.need.memory_gib or 0.0,
+        "gpus": card.count if card else 0,
+        "choices": list(indices[named[0]]) if named else [],
+    }
+
+
+def _first_error(answers: Any) -> ArgosyError:
+    return next(answer for answer in answers if isinstance(answer, ArgosyError))

@@ -1,0 +1,100 @@
+"""Reads YAML by its nodes, so that everything that is wrong with a file is told with its place."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import yaml
+
+from argosy.errors import InputError, InputErrors, Place
+
+TRUE: Final = ("true", "yes", "on")
+FALSE: Final = ("false", "no", "off")
+
+
+@dataclass(slots=True)
+class Reading:
+    """One file that is being read, and what is wrong with it so far."""
+
+    file: str
+    text: str
+    errors: list[InputError] = field(default_factory=list)
+
+    def root(self) -> yaml.Node | None:
+        """The document; None when it is empty. Raises InputErrors for what is no YAML."""
+        try:
+            found: yaml.Node | None = yaml.compose(self.text, Loader=yaml.SafeLoader)
+        except yaml.YAMLError as error:
+            problem = getattr(error, "problem", None) or str(error)
+            mark = getattr(error, "problem_mark", None)
+            wrong = self._error(mark, f"this is not YAML: {problem}", "not-yaml", "")
+            raise InputErrors((wrong,)) from error
+        return found
+
+    def wrong(self, node: yaml.Node, text: str, code: str = "bad-value", hint: str = "") -> None:
+        """Something is wrong at that place."""
+        self.errors.append(self._error(node.start_mark, text, code, hint))
+
+    def settle(self) -> None:
+        """Raises InputErrors when something was wrong."""
+        if self.errors:
+            raise InputErrors(tuple(self.errors))
+
+    def _error(self, mark: yaml.Mark | None, text: str, code: str, hint: str) -> InputError:
+        lines = self.text.splitlines()
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        source = lines[line - 1] if 0 < line <= len(lines) else ""
+        place = Place(self.file, line, column, source)
+        return InputError(text, code=f"config/{code}", hint=hint, place=place)
+
+    def entries(
+        self, node: yaml.Node | None, what: str, known: Sequence[str] = ()
+    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """key -> (its node, value) of a map; nothing for a missing one. `known`: no others."""
+        if node is None or _is_null(node):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            self.wrong(node, f"{what} must be a map", "not-a-map")
+            return {}
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            if name in found:
+                first = found[name][0].start_mark.line + 1
+                self.wrong(key, f"`{name}` is given twice, first in line {first}", "duplicate-key")
+            if known and name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+                self.wrong(key, f"`{name}` is unknown in {what}", "unknown-key", hint)
+            found.setdefault(name, (key, value))
+        return found
+
+    def word(self, node: yaml.Node, name: str) -> str:
+        """A text in one word; "" when it is wrong."""
+        text = str(node.value).strip() if isinstance(node, yaml.ScalarNode) else ""
+        if not text or text.startswith("-") or any(sign.isspace() for sign in text):
+            self.wrong(node, f"`{name}` must be one word that does not begin with `-`")
+            return ""
+        return text
+
+    def path(self, node: yaml.Node, name: str) -> str:
+        """A path, `~` not expanded; "" when it is wrong."""
+        text = str(node.value).strip() if isinstance(node, yaml.ScalarNode) else ""
+        if not text.startswith(("/", "~/")):
+            self.wrong(node, f"`{name}` must be a path", hint="begin with `/` or `~/`")
+            return ""
+        return text
+
+    def boolean(self, node: yaml.Node, name: str) -> bool:
+        """true or false."""
+        text = str(node.value).lower() if isinstance(node, yaml.ScalarNode) else ""
+        if text not in TRUE + FALSE:
+            self.wrong(node, f"`{name}` must be true or false")
+        return text in TRUE
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
