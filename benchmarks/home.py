@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
@@ -23,8 +24,9 @@ from argosy.errors import ArgosyError
 from argosy.sdk.client import Client
 from argosy.sdk.launch import launch_body
 
-# Not /tmp: ext4 passes over inodes that were freed in the last seconds, so a new file costs 0.7 ms
-# instead of 0.02 where tests have just removed thousands.
+# Not /tmp, and removed when all is measured: for minutes ext4 passes over inodes that were freed, one
+# by one (`recently_deleted` in fs/ext4/ialloc.c), so a new file costs 0.7 ms instead of 0.02 where
+# thousands were just removed.
 PLACE: Final = os.environ.get("TMPDIR", "/var/tmp")
 ARGOSY: Final = (str(ROOT / ".venv" / "bin" / "argosy"),)
 
@@ -97,7 +99,7 @@ class Home:
         left = _leftovers().end_home(self.path)
         if left:
             raise RuntimeError("left behind: " + "; ".join(left))
-        shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def until(true: Callable[[], object], what: str, step: float = 0.01) -> None:
