@@ -24,9 +24,9 @@ from argosy.errors import ArgosyError
 from argosy.sdk.client import Client
 from argosy.sdk.launch import launch_body
 
-# Not /tmp, and removed when all is measured: for minutes ext4 passes over inodes that were freed, one
-# by one (`recently_deleted` in fs/ext4/ialloc.c), so a new file costs 0.7 ms instead of 0.02 where
-# thousands were just removed.
+# Not /tmp, and removed when all is measured: for minutes ext4 passes over inodes that were freed,
+# one by one (`recently_deleted` in fs/ext4/ialloc.c), so a new file costs 0.7 ms instead of 0.02
+# where thousands were just removed.
 PLACE: Final = os.environ.get("TMPDIR", "/var/tmp")
 ARGOSY: Final = (str(ROOT / ".venv" / "bin" / "argosy"),)
 
