@@ -164,13 +164,11 @@ class Control:
         entry = self._controller.entries.get(group)
         return entry.reasons if entry is not None else ()
 
-    def usage(self) -> Mapping[AttemptId, Usage]:
-        """What running attempts use."""
-        return {
-            attempt: usage
-            for link in self._controller.links.values()
-            for attempt, usage in link.usage.items()
-        }
+    def usage(self, group: Group) -> Mapping[AttemptId, Usage]:
+        """What the running attempts of a group use."""
+        links = self._controller.links
+        live = [(one.id, links.get((one.infra, one.host))) for one in group.attempts if one.live]
+        return {id_: link.usage[id_] for id_, link in live if link and id_ in link.usage}
 
     async def changed(self, group: GroupId, version: int) -> Group:
         """Returns once the record is newer than `version`, or what it waits for has changed."""

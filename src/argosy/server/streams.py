@@ -81,9 +81,9 @@ async def logs(ref: str, here: Here, query: Annotated[LogQuery, Query()]) -> Res
 
 def view_of(here: Context, group: Group) -> object:
     """The overview of a group now."""
-    control = here.control
     usage = {
-        attempt: Usage(one.cpu_percent, one.rss_bytes) for attempt, one in control.usage().items()
+        attempt: Usage(one.cpu_percent, one.rss_bytes)
+        for attempt, one in here.control.usage(group).items()
     }
     return overview(group, reasons_of(here, group), usage, here.now())
 
