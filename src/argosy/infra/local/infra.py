@@ -74,6 +74,7 @@ class Local:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
         self._looked: tuple[tuple[Held, ...], tuple[SeenLease, ...]] = ((), ())
+        self._asked: list[tuple[LeaseRequest, asyncio.Future[Held]]] = []
         self._claimed = False  # this process has written down the cards of earlier leases
 
     # --- the five verbs --------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class Local:
 
     async def acquire(self, request: LeaseRequest) -> None:
         """Make the lease, and see that an agent runs for it. Raises CapacityError, InfraError."""
-        held = await _patiently(lambda: asyncio.to_thread(self._shares.take, request, self._broken))
+        held = await _patiently(lambda: self._take(request))
         try:
             if not held.released and not held.gone and not self._broken(held.host):
                 self._agent(held.host).start()
@@ -145,6 +146,34 @@ class Local:
                 hint=f"`argosy chaos {'restore-host' if state == LOST else 'thaw-host'}` mends it",
             )
         return await self._agent(host.host).attach()
+
+    async def _take(self, request: LeaseRequest) -> Held:
+        """The lease; all that a gang asks for in one breath are made under one lock."""
+        answer: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+        self._asked.append((request, answer))
+        self._spawn("take", self._take_asked())
+        return await answer
+
+    async def _take_asked(self) -> None:
+        while self._asked:
+            asked, self._asked = self._asked, []
+            requests = [request for request, _ in asked]
+            found: Sequence[Held | ArgosyError]
+            try:
+                found = await asyncio.to_thread(self._shares.take, requests, self._broken)
+            except ArgosyError as error:
+                found = [error] * len(asked)
+            except BaseException:
+                for _, answer in asked:
+                    answer.cancel()
+                raise
+            for (_, answer), one in zip(asked, found, strict=True):
+                if answer.done():  # nobody waits for it any more
+                    continue
+                if isinstance(one, ArgosyError):
+                    answer.set_exception(one)
+                else:
+                    answer.set_result(one)
 
     # --- what else it can do ---------------------------------------------------------------------
 

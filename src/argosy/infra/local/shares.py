@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from argosy.errors import CapacityError
+from argosy.errors import ArgosyError, CapacityError
 from argosy.infra.local.cards import CardBook
 from argosy.infra.local.hosts import LocalHost
 from argosy.infra.local.leases import Held, LeaseFiles
@@ -56,24 +56,36 @@ class Shares:
         mine = [held for held in self.files.all() if held.host in real and not held.gone]
         return {index: held.lease for held in mine for index in held.indices}
 
-    def take(self, request: LeaseRequest, broken: Callable[[str], str]) -> Held:
-        """The lease, made unless it is there. `broken`: what ails a host, or "".
+    def take(
+        self, requests: Sequence[LeaseRequest], broken: Callable[[str], str]
+    ) -> list[Held | ArgosyError]:
+        """Each lease, made unless it is there, or why it cannot be: CapacityError when it does not
+        fit, InfraError when it cannot be written. `broken`: what ails a host, or "".
 
-        Raises CapacityError when it does not fit, InfraError when it cannot be written.
+        Raises InfraError when nobody can lease anything.
         """
         with self.files.locked():
-            held = self.files.find(request.lease)
-            if held is not None:
-                return held
-            host = self._host(request.placement.host, broken)
-            if host.real and host.cards and request.placement.accelerator:
-                with self.cards.locked(self._real_cards()) as taken:
-                    held = self._held(request, host, set(taken))
-                    taken.update(held.indices)
-            else:
-                held = self._held(request, host, set())
-            self._keep(held)
+            return [self._taken(request, broken) for request in requests]
+
+    def _taken(self, request: LeaseRequest, broken: Callable[[str], str]) -> Held | ArgosyError:
+        try:
+            return self._take(request, broken)
+        except ArgosyError as error:
+            return error
+
+    def _take(self, request: LeaseRequest, broken: Callable[[str], str]) -> Held:
+        held = self.files.find(request.lease)
+        if held is not None:
             return held
+        host = self._host(request.placement.host, broken)
+        if host.real and host.cards and request.placement.accelerator:
+            with self.cards.locked(self._real_cards()) as taken:
+                held = self._held(request, host, set(taken))
+                taken.update(held.indices)
+        else:
+            held = self._held(request, host, set())
+        self._keep(held)
+        return held
 
     def _host(self, name: str | None, broken: Callable[[str], str]) -> LocalHost:
         for host in self.hosts:
