@@ -24,10 +24,11 @@ import logs
 import noticing
 import peers
 import resting
+import syncing
 import thinking
 from measure import Line, Options, Row, load, parsed, say, table
 
-MODULES = (launching, noticing, resting, commands, thinking, balancing, logs)
+MODULES = (launching, noticing, resting, commands, thinking, balancing, logs, syncing)
 
 
 def lines(words: Sequence[str]) -> list[Line]:

@@ -190,7 +190,7 @@ class Agent:
         self, *orders: tuple[str, int], lease: str = "L1", serial: list[int] | None = None,
         incarnation: int = 0, network: str = "host", book: dict[str, Any] | None = None,
         order: dict[str, Any] | None = None, num_nodes: int = 1,
-        each: Sequence[dict[str, Any]] = (), **task: Any,
+        each: Sequence[dict[str, Any]] = (), spread: bool = False, **task: Any,
     ) -> None:  # fmt: skip
         """Assign attempts (name, goal) of task `a`, whose `run` and so on are the keywords.
 
@@ -224,7 +224,7 @@ class Agent:
                 "op": "assign", "lease": lease, "serial": serial or [self.life, self.count],
                 "group": {
                     "id": self.word, "name": "g", "incarnation": incarnation, "job_id": 1,
-                    "network": network, "names": None, "user": "u",
+                    "network": network, "spread": spread, "names": None, "user": "u",
                 },
                 "tasks": {"a": whole}, "orders": entries,
                 "book": book or {"version": self.count, "nodes": nodes, "balanced": []},

@@ -29,6 +29,7 @@ class Ears:
     def __init__(self) -> None:
         self.reports: list[tuple[Mapping[str, Any], bool]] = []
         self.events: list[Mapping[str, Any]] = []
+        self.wanted: list[Mapping[str, Any]] = []
         self.spoken = 0
 
     def heard(self, link: AgentLink, leases: Mapping[str, Any], *, full: bool) -> None:
@@ -36,6 +37,9 @@ class Ears:
 
     def told(self, event: Mapping[str, Any]) -> None:
         self.events.append(event)
+
+    def needs(self, link: AgentLink, message: Mapping[str, Any]) -> None:
+        self.wanted.append(message)
 
     def spoke(self, link: AgentLink) -> None:
         self.spoken += 1
@@ -167,6 +171,14 @@ async def test_events_are_handed_on(folder: Path) -> None:
         agent.say({"type": "event", "code": "oom"})
         await until(lambda: ears.events)
         assert ears.events == [{"type": "event", "code": "oom"}]
+
+
+async def test_what_an_agent_needs_is_handed_on(folder: Path) -> None:
+    async with linked(folder) as (_, agent, ears):
+        await until(lambda: ears.reports)
+        agent.say({"type": "need", "lease": LEASE, "tree": "t", "path": "p"})
+        await until(lambda: ears.wanted)
+        assert ears.wanted == [{"type": "need", "lease": LEASE, "tree": "t", "path": "p"}]
 
 
 async def test_usage_is_made_of_two_words(folder: Path) -> None:

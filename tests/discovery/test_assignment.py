@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from argosy.discovery.assignment import compose
+from argosy.discovery.assignment import compose, group_fields, on_several_hosts
 from argosy.discovery.env import environment
 from argosy.model.action import Assign
 from argosy.model.group import Book, Group, Lease, LeaseState, Order, Peer, Stage
@@ -161,3 +161,40 @@ def test_the_book_names_every_node_with_or_without_an_address():
     assert by_name["rollout-0.rl"]["address"] == ""
     assert by_name["rollout-0.rl"]["ports"] == [8000]
     assert book["balanced"] == [{"task": "rollout", "name": "rollout.rl", "ports": [8000]}]
+
+
+def on_hosts(*hosts: str, **more) -> Group:
+    """A group with a lease on each of these hosts."""
+    group = a_group(a_task())
+    first = group.leases[0]
+    leases = [
+        replace(first, id=LeaseId(f"g10-1.10-{place}"), host=host)
+        for place, host in enumerate(hosts)
+    ]
+    return replace(group, leases=tuple(leases), spec=replace(group.spec, **more))
+
+
+def test_a_group_is_on_several_hosts_by_the_leases_that_it_has_and_keeps():
+    assert not on_several_hosts(on_hosts("h1", "h1"), "local/rack")
+    assert on_several_hosts(on_hosts("h1", "h2"), "local/rack")
+    assert not on_several_hosts(on_hosts("h1", "h2"), "ssh/lab")
+    group = on_hosts("h1", "h2")
+    gone = replace(group.leases[1], state=LeaseState.RELEASING)
+    assert not on_several_hosts(replace(group, leases=(group.leases[0], gone)), "local/rack")
+    lost = replace(group.leases[1], lost=True)
+    assert not on_several_hosts(replace(group, leases=(group.leases[0], lost)), "local/rack")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "spread", "told"),
+    [
+        ("", True, ("host", True)),
+        ("host", True, ("host", True)),
+        ("isolated", True, ("isolated", False)),
+        ("", False, ("", False)),
+        ("isolated", False, ("isolated", False)),
+    ],
+)
+def test_all_agents_are_told_which_network_the_group_has(wanted, spread, told):
+    fields = group_fields(on_hosts("h1", "h2", network=wanted), spread=spread)
+    assert (fields["network"], fields["spread"]) == told

@@ -13,8 +13,16 @@ import time
 import pytest
 
 from argosy.agent.facts import gpus
+from argosy.agent.leases.book import Book
 from argosy.agent.net import network, trial
-from argosy.errors import CapacityError, InfraError, InputError, InputErrors, Unreachable
+from argosy.errors import (
+    AccessError,
+    CapacityError,
+    InfraError,
+    InputError,
+    InputErrors,
+    Unreachable,
+)
 from argosy.infra.api import Breaks, Checks, HostRef, Watches
 from argosy.infra.local.agent import (
     CRASHES_MANY,
@@ -23,7 +31,7 @@ from argosy.infra.local.agent import (
     LocalAgent,
     clean_environment,
 )
-from argosy.infra.local.cards import CardBook, identity
+from argosy.infra.local.cards import CardBook, boot_id, identity
 from argosy.infra.local.hosts import Cards, LocalHost, card_name, cards_of, this_machine
 from argosy.infra.local.infra import LOCK_TRIES, Local, Pool
 from argosy.infra.local.trial import network_found
@@ -73,7 +81,8 @@ def a_machine(home, server: str, *, file=None, cards: int = 4, python="/bin/fals
         "localhost", 2.0, 8.0, (Cards("H100", tuple(range(cards)), 80.0),), elastic=True, real=True
     )
     launch = Launch(python, home / "no-agent", server)
-    book = CardBook(server, file or home / "gpus.json", home / "agents.json")
+    leases = home / "leases.json"
+    book = CardBook(server, file or home / "gpus.json", home / "agents.json", leases)
     return Local(Pool("local", home / "machine", (host,), launch, book), time.time)
 
 
@@ -115,6 +124,31 @@ def test_two_servers_of_one_machine_never_share_a_card(tmp_path):
         assert theirs.gpu_indices(wants(2, 1).lease) == (3,)
         await mine.close()
         await theirs.close()
+
+    asyncio.run(story())
+
+
+def test_what_is_leased_by_ssh_on_the_same_machine_is_not_given_again(tmp_path):
+    """Once its machine was started anew it holds nothing; a file that says nothing sure is told."""
+
+    async def story():
+        infra, leases = a_machine(tmp_path, "one"), tmp_path / "leases.json"
+        book = Book(str(leases), boot_id())
+        entry = {"home": "/h", "boot": boot_id(), "cpus": 1.0, "memory_gib": 0.0}
+        with book.changed() as entries:
+            entries["g.1"] = {**entry, "indices": [0, 2]}
+            entries["g.2"] = {**entry, "indices": [3], "boot": "before"}
+        (offer,) = await infra.offers(Need())
+        assert offer.free.count_of("H100") == 2
+        with pytest.raises(CapacityError):
+            await infra.acquire(wants(1, 3))
+        await infra.acquire(wants(2, 2))
+        assert infra.gpu_indices(wants(2, 2).lease) == (1, 3)
+        leases.write_text("broken")
+        with pytest.raises(AccessError) as caught:
+            await infra.acquire(wants(3, 1))
+        assert str(leases) in caught.value.text
+        await infra.close()
 
     asyncio.run(story())
 

@@ -85,3 +85,38 @@ def test_ranges_clash_where_they_meet() -> None:
     first, second = told(planned(spec, this_machine()))
     assert first.startswith("a-0 and b-0 use ports 1990-2000 on one host")
     assert second.startswith("a-0, c-0, c-1, c-2 and 2 more use port 9000 on one host")
+
+
+def apart(host: str, *, cpus: float = 1.0, **more) -> Offer:
+    """A host whose isolated networks end there."""
+    capacity = Capacity(cpus, 32.0)
+    return Offer("ssh/lab", host, capacity, capacity, network="isolated", apart=True, **more)
+
+
+def test_nodes_of_a_group_on_several_hosts_share_the_address_of_their_host() -> None:
+    spec = a_group(served("rollout", 3))
+    answer = planned(spec, apart("h0", cpus=2.0), apart("h1"))
+    assert told(answer) == (
+        "rollout-1 and rollout-2 use port 8000 on h0, whose one address they share, as the group is"
+        " on several hosts: give each a port of its own, or ask for so much that one host cannot"
+        " take both",
+    )
+    assert answer.report.chosen[-1] == (
+        "network of the hosts, since the group is on several hosts of ssh/lab"
+    )
+
+
+def test_who_uses_a_balanced_port_on_several_hosts_must_not_bind_all_addresses() -> None:
+    """Each host has a proxy of the balanced name."""
+    spec = a_group(served("rollout", 2, balance=(8000,)), served("reward", 1, 8001))
+    assert told(planned(spec, apart("h0"), apart("h1"), apart("h2"))) == (
+        "rollout-0 and rollout-1 use port 8000 on hosts where the proxy of rollout.g:8000 has it,"
+        " too, at an address of its own: each program must bind $ARGOSY_HOSTNAME, not 0.0.0.0",
+    )
+    assert told(planned(spec, apart("h0", cpus=3.0))) == ()
+
+
+def test_nodes_that_are_all_on_one_host_have_networks_of_their_own() -> None:
+    answer = planned(a_group(served("rollout", 2)), apart("h0", cpus=2.0), apart("h1", cpus=4.0))
+    assert told(answer) == ()
+    assert not any("network" in line for line in answer.report.chosen)

@@ -274,3 +274,69 @@ def test_the_same_question_has_the_same_answer():
     spec = a_group(a_task("a", 3, Need(cpus=2)), a_task("b", 2, Need(accelerators=(H100,))))
     offers = tuple(a_host(f"h{i}") for i in range(4))
     assert planned(spec, *offers) == planned(spec, *offers)
+
+
+def an_apart_host(host: str, cpus: float = 4.0, **more) -> Offer:
+    """A host of a pool where isolated networks end at each host."""
+    capacity = Capacity(cpus, 32.0)
+    return Offer("ssh/lab", host, more.pop("free", capacity), capacity, apart=True, **more)
+
+
+def test_isolated_nodes_go_to_one_host_where_such_networks_end_there():
+    spec = a_group(a_task("t", 3, Need(cpus=2)), network="isolated")
+    small, large = an_apart_host("h0"), an_apart_host("h1", 6.0)
+    assert hosts(planned(spec, small, large)) == ["h1", "h1", "h1"]
+    freely = a_group(a_task("t", 3, Need(cpus=2)))
+    assert hosts(planned(freely, small, large)) == ["h0", "h0", "h1"]
+
+
+def test_isolated_that_no_host_can_hold_is_refused_with_its_reason():
+    spec = a_group(a_task("t", 3, Need(cpus=2)), network="isolated")
+    answer = planned(spec, an_apart_host("h0"), an_apart_host("h1"))
+    assert isinstance(answer, NoPlan)
+    assert answer.never
+    (said,) = answer.report.refused
+    assert said.startswith("`--network isolated` wants all 3 nodes on one host")
+    busy = an_apart_host("h2", 6.0, free=Capacity(2.0, 32.0))
+    later = planned(spec, an_apart_host("h0"), an_apart_host("h1"), busy)
+    assert isinstance(later, NoPlan)
+    assert not later.never
+    assert "has room for all of them now: without it" in later.report.refused[0]
+
+
+def test_isolated_nodes_join_those_that_are_kept():
+    spec = a_group(a_task("t", 2, Need(cpus=2)), network="isolated")
+    kept = Placement(NodeId("t", 0), "ssh/lab", "h1", Need(cpus=2), None)
+    answer = planned(spec, an_apart_host("h0"), an_apart_host("h1"), kept=(kept,))
+    assert hosts(answer) == ["h1", "h1"]
+
+
+def test_isolated_nodes_that_need_not_meet_go_anywhere():
+    spec = a_group(a_task("t", 3, Need(cpus=2)), network="isolated", inter_connection=False)
+    assert hosts(planned(spec, an_apart_host("h0"), an_apart_host("h1"))) == ["h0", "h0", "h1"]
+
+
+def test_while_a_host_does_not_answer_nothing_is_never():
+    nothing = Capacity()
+    silent = Offer("ssh/lab", "h1", nothing, nothing, 0, apart=True, silent="no route to h1")
+    spec = a_group(a_task("t", 3, Need(cpus=2)))
+    answer = planned(spec, an_apart_host("h0"), silent)
+    assert isinstance(answer, NoPlan)
+    assert not answer.never
+    assert math.isfinite(answer.retry_at)
+    assert answer.report.refused == (
+        'task "t": 3 x 2 cpus wanted, 4 of 4 cpus free on ssh/lab, 4 on one host at most',
+        "not now, because h1 of ssh/lab does not answer: no route to h1",
+    )
+    assert hosts(planned(a_group(a_task("t", 2, Need(cpus=2))), an_apart_host("h0"), silent)) == [
+        "h0", "h0",
+    ]  # fmt: skip
+
+
+def test_hosts_that_do_not_answer_are_named_up_to_a_number():
+    nothing = Capacity()
+    silent = [Offer("ssh/lab", f"h{n}", nothing, nothing, 0, silent="gone") for n in range(9)]
+    answer = planned(a_group(a_task("t", 1, Need(cpus=1))), *silent)
+    assert isinstance(answer, NoPlan)
+    assert not answer.never
+    assert answer.report.refused[-1] == "nor do 5 more hosts answer"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import Any, Callable, Optional, Set
+from typing import Any, Callable, Optional, Set, Tuple
 
 from .loop import Loop
 
@@ -36,8 +36,12 @@ class Child:
     dropped.
     """
 
-    def __init__(self, loop: Loop, work: Callable[[], Any], answer: Answer) -> None:
-        """Fork. Raises OSError when that is not possible."""
+    def __init__(
+        self, loop: Loop, work: Callable[[], Any], answer: Answer, keep: Tuple[int, ...] = ()
+    ) -> None:
+        """Fork. `keep`: descriptors that the child has, too. Raises OSError when that is not
+        possible.
+        """
         self._loop, self._answer = loop, answer
         self.status = 0
         """Its wait status, once it has answered."""
@@ -52,7 +56,7 @@ class Child:
             os.close(theirs)
             raise
         if self.pid == 0:
-            _work(work, theirs)
+            _work(work, theirs, keep)
         os.close(theirs)
         os.set_blocking(self._fd, False)
         loop.on_read(self._fd, self._read)
@@ -86,11 +90,14 @@ class Child:
             self._close()
 
 
-def _work(work: Callable[[], Any], out: int) -> None:
+def _work(work: Callable[[], Any], out: int, keep: Tuple[int, ...]) -> None:
     try:
         default_signals()
-        os.closerange(3, out)
-        os.closerange(out + 1, 4096)
+        first = 3
+        for kept in sorted((out, *keep)):
+            os.closerange(first, kept)
+            first = kept + 1
+        os.closerange(first, 4096)
         try:
             value = [work(), None]
         except Exception as error:

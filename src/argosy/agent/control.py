@@ -56,7 +56,7 @@ class Desk:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a control stream came or went."""
         self._loop = host.place.loop
-        host.send = self.send
+        host.send = host.place.stock.send = self.send
 
     def send(self, message: Message) -> bool:
         """Tell all control streams; whether there was one."""
@@ -72,6 +72,8 @@ class Desk:
         elif op in ("logs", "exec", "put", "get", "forward"):
             kind = {"logs": Logs, "exec": Exec, "put": Put, "get": Get, "forward": Forward}[op]
             kind(self.host, stream, message)
+        elif op == "store":
+            self.host.place.stock.take(stream, message)
         elif op == "chaos":
             self._chaos(stream, message)
         elif op == "release":
@@ -115,7 +117,7 @@ class Desk:
         stream.on_line = self._line(control)
         stream.on_end = lambda: self._gone(control)
         stream.send(self._hello())
-        for known in self.host.welcome():
+        for known in [*self.host.welcome(), *self.host.place.stock.needs()]:
             stream.send(known)
         self.controls.append(control)
         for lease in list(self.host.place.journal.of("lease")):

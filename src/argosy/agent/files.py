@@ -8,10 +8,14 @@ import os
 import shutil
 import sys
 import uuid
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from .child import Child
 from .loop import Loop
+from .store import lay
+from .store.clone import CloneError, Repository
+from .store.manifest import tree_of
+from .store.trees import Broken, Store
 
 TRASH = "trash"
 """The folder, in the agent's, of what is just being removed."""
@@ -21,25 +25,68 @@ class FilesError(Exception):
     """Something could not be put in place; says what and what to do."""
 
 
-def put(work: str, workdir: str, mounts: List[Dict[str, Any]], home: str) -> None:
-    """Make the folder `work` with a copy of `workdir` ("": empty), then the mounts. May be
-    repeated.
+def put(
+    work: str,
+    workdir: str,
+    mounts: List[Dict[str, Any]],
+    home: str,
+    store: Optional[Store] = None,
+    repository: Optional[Repository] = None,
+) -> List[str]:
+    """Make the folder `work` with a copy of `workdir` ("": empty, or a clone of `repository`), then
+    the mounts. May be repeated.
 
     A mount's relative destination lies in `work`, `~/x` in the home, an absolute one where it says.
-    Raises FilesError.
+    A snapshot that is not on this host comes out of `store`; the trees that turned out to be
+    damaged there are the answer, else []. Raises FilesError.
     """
     try:
         if not os.path.isdir(work):
             part = work + ".part"
-            shutil.rmtree(part, ignore_errors=True)
+            lay.remove(part)
             os.makedirs(part, mode=0o755)
             if workdir:
-                copy_folder(workdir, part)
+                _put_workdir(workdir, part, store)
+            elif repository is not None:
+                repository.into(part)
             os.rename(part, work)
         for mount in mounts:
-            _mount(mount["source"], destination(mount["destination"], work, home))
+            _mount(mount["source"], destination(mount["destination"], work, home), store)
+    except Broken as error:
+        return [str(error)]
+    except CloneError as error:
+        raise FilesError(str(error)) from error
     except OSError as error:
         raise FilesError("%s: %s" % (error.filename or work, error.strerror or error)) from error
+    return []
+
+
+def absent(work: str, workdir: str, mounts: List[Dict[str, Any]], store: Store) -> Dict[str, str]:
+    """The trees that have to come before `put`: of snapshots that neither this host nor the store
+    has; with their paths.
+    """
+    paths = [] if os.path.isdir(work) else [workdir]
+    paths += [str(mount["source"]) for mount in mounts]
+    trees = {tree_of(path)[1]: path for path in paths if not os.path.exists(path)}
+    return {tree: path for tree, path in trees.items() if tree and not store.has(tree)}
+
+
+def _put_workdir(source: str, target: str, store: Optional[Store]) -> None:
+    tree = _stored(source, store)
+    if store is not None and tree:
+        store.build(tree, target)
+    elif os.path.isdir(source):
+        lay.copy_all(os.fsencode(source), os.fsencode(target))
+    else:
+        raise FilesError("%s: no such folder on this host" % source)
+
+
+def _stored(source: str, store: Optional[Store]) -> str:
+    """The tree that stands for a path which is not on this host; "" when none does."""
+    if store is None or os.path.exists(source):
+        return ""
+    tree = tree_of(source)[1]
+    return tree if tree and store.has(tree) else ""
 
 
 def destination(path: str, work: str, home: str) -> str:
@@ -49,20 +96,23 @@ def destination(path: str, work: str, home: str) -> str:
     return os.path.join(work, path)
 
 
-def _mount(source: str, target: str) -> None:
+def _mount(source: str, target: str, store: Optional[Store]) -> None:
     if source.startswith(("http://", "https://")):
         _download(source, target)
-    elif os.path.isdir(source):
-        os.makedirs(target, exist_ok=True)
-        copy_folder(source, target)
-    elif os.path.exists(source):
-        if target.endswith("/") or os.path.isdir(target):
-            target = os.path.join(target, os.path.basename(source))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy2(source, target + ".part")
-        os.rename(target + ".part", target)
-    else:
+        return
+    tree = _stored(source, store)
+    if not tree and not os.path.exists(source):
         raise FilesError("%s: not there on this host" % source)
+    single = store.single(tree) if store is not None and tree else not os.path.isdir(source)
+    if single and (target.endswith("/") or os.path.isdir(target)):
+        target = os.path.join(target, os.path.basename(source))
+    os.makedirs(os.path.dirname(target) if single else target, exist_ok=True)
+    if store is not None and tree:
+        store.build(tree, target)
+    elif single:
+        lay.copy(os.fsencode(source), os.fsencode(target))
+    else:
+        lay.copy_all(os.fsencode(source), os.fsencode(target))
 
 
 def _download(source: str, target: str) -> None:
@@ -79,15 +129,6 @@ def _download(source: str, target: str) -> None:
     except urllib.error.URLError as error:  # its own words hold the address, which may be secret
         raise FilesError("%s: cannot be fetched: %s" % (target, error.reason)) from error
     os.rename(target + ".part", target)
-
-
-def copy_folder(source: str, target: str) -> None:
-    """Copy all that is in a folder: what is ignored, the snapshot has left out. Links stay links.
-    Raises OSError.
-    """
-    if not os.path.isdir(source):
-        raise FilesError("%s: no such folder on this host" % source)
-    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
 def discard(loop: Loop, home: str, paths: List[str], done: Callable[[], None]) -> None:
@@ -117,7 +158,7 @@ def empty_trash(loop: Loop, home: str) -> None:
 def _remove(loop: Loop, paths: List[str], done: Callable[[], None]) -> None:
     def work() -> None:
         for path in paths:
-            shutil.rmtree(path, ignore_errors=True)
+            lay.remove(path)
 
     if not paths:
         done()

@@ -11,13 +11,14 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import environment
 from .child import Child
 from .loop import Loop
 from .naming import safe_name
-from .net import balance, host, isolated, names, network, supervisor, trial
+from .net import balance, host, isolated, machine, names, network, supervisor, trial
 from .processes import folder as folders
 
 Ready = Callable[[Optional[str]], None]
@@ -45,7 +46,13 @@ class Group:
         self._nodes: List[str] = []
         self._wanted_again: Optional[Callable[[], bool]] = None
         """Set once this agent has left the group."""
+        self.users: Callable[[], List[bool]] = list
+        """For each attempt that is in the group's network here: whether it is to end."""
         self._proxied = ""
+        self._addresses_heard: Dict[str, str] = {}
+        """Node -> the last address that a book had of it."""
+        self._named = ""
+        """What the hosts file says of other hosts' nodes."""
         self._full: Optional[Tuple[Any, Any, Dict[str, Any]]] = None
         self._addresses: Optional[environment.Addresses] = None
         self._peers: Dict[int, str] = {}
@@ -97,8 +104,26 @@ class Group:
         return (own[0] if own else {}), self._peers[incarnation]
 
     def address(self, node: str) -> str:
-        """The address of a node here, "" while there is none."""
-        return self.network.nodes.get(node, "") if self.network is not None else ""
+        """The address at which a node here is reached, "" while there is none."""
+        if self.network is None or node not in self.network.nodes:
+            return ""
+        return self.network.address or self.network.nodes[node]
+
+    @property
+    def spread(self) -> bool:
+        """Whether nodes of the group are on other hosts, and are to reach those here."""
+        return bool(self.facts.get("spread"))
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether other hosts are to reach the nodes here, and the network there is forbids it."""
+        found = self.network
+        return self.spread and found is not None and not found.address and bool(self.users())
+
+    @property
+    def _addressed(self) -> bool:
+        """Whether nodes have the addresses of their hosts: now, or in the network to be made."""
+        return self.spread or bool(self.network is not None and self.network.address)
 
     def make_folders(self) -> None:
         """The folders that the programs of the group share; says that this agent uses them. Raises
@@ -122,7 +147,8 @@ class Group:
 
     def ensure(self, nodes: List[str], ready: Ready) -> None:
         """Ensure the network with these nodes, those of the book and the balanced tasks."""
-        wanted = [node["node"] for node in self.book["nodes"]] + nodes
+        others = [] if self._addressed else [node["node"] for node in self.book["nodes"]]
+        wanted = others + nodes
         self._nodes = list(dict.fromkeys(self._nodes + wanted))
         self._waiting.append(ready)
         if self._child is None:
@@ -135,15 +161,23 @@ class Group:
         if self.folder in ENDING:
             self._loop.after(ENDING_RETRY, self._build)
             return
+        users, found = self.users(), self.network
+        if users and all(users) and found and bool(found.address) != self.spread:
+            self._loop.after(ENDING_RETRY, self._build)  # it is made anew once they have ended
+            return
         self._asking, self._waiting = self._waiting, []
-        facts, nodes, shared = self.facts, list(self._nodes), self._shared
-        balanced = {entry["task"]: entry.get("name", "") for entry in self.book["balanced"]}
-        place = os.path.join(self.folder, "net")
+        wish = Wish(
+            facts=self.facts,
+            nodes=list(self._nodes),
+            balanced=self._balanced_names(),
+            others=self._others(),
+            address=machine.said_address(self._home) if self.spread else "",
+            in_use=bool(users),
+        )
+        shared, place = self._shared, os.path.join(self.folder, "net")
         try:
             self.make_folders()
-            self._child = Child(
-                self._loop, lambda: build(shared, place, facts, nodes, balanced), self._built
-            )
+            self._child = Child(self._loop, lambda: build(shared, place, wish), self._built)
         except OSError as error:
             self._built(None, str(error))
 
@@ -151,7 +185,8 @@ class Group:
         self._child = None
         if record is not None:
             self.network = network.from_record(record)
-            self._proxied = ""
+            self._proxied = self._named = ""
+            self._tell_names()
         if self._wanted_again is not None:
             self._leave()
             return
@@ -182,6 +217,35 @@ class Group:
     def balanced_addresses(self) -> Dict[str, str]:
         """Task -> address of the proxy for it."""
         return dict(self.network.balanced) if self.network is not None else {}
+
+    def _balanced_names(self) -> Dict[str, str]:
+        """Task -> the host name of its proxy."""
+        return {entry["task"]: entry.get("name", "") for entry in self.book["balanced"]}
+
+    def _others(self) -> Dict[str, str]:
+        """Node -> address of those on other hosts; the last one known, where the book has none."""
+        for node in self.book["nodes"]:
+            if node.get("address"):
+                self._addresses_heard[str(node["node"])] = str(node["address"])
+        return dict(self._addresses_heard) if self._addressed else {}
+
+    def update_names(self) -> None:
+        """Tell programs where the nodes on other hosts are now. Raises OSError."""
+        others, found = self._others(), self.network
+        if found is None or not found.address or self.facts.get("names") is False:
+            return
+        said = repr(sorted(others.items()))
+        if said != self._named:
+            group, balanced = str(self.facts.get("name", "")), self._balanced_names()
+            text = names.compose(group, found, balanced=balanced, others=others)
+            names.rewrite(found.hosts, text)
+            self._named = said
+
+    def _tell_names(self) -> None:
+        try:
+            self.update_names()
+        except OSError as error:  # it is written again with the next book
+            sys.stderr.write("names of %s: %s\n" % (self.facts["id"], error))
 
     def update_proxy(self, healthy_here: Dict[str, bool]) -> None:
         """Tell the proxy which nodes to use; what this agent knows of its own attempts is newer
@@ -303,35 +367,75 @@ def locked_by_agent(home: str) -> bool:
         os.close(fd)
 
 
-def build(
-    shared: str, place: str, facts: Dict[str, Any], nodes: List[str], balanced: Dict[str, str]
-) -> Dict[str, Any]:
-    """Ensure the network of a group; its record. Runs in a child. Raises NetworkError.
+@dataclass(frozen=True)
+class Wish:
+    """What a group's network is built for."""
 
-    `balanced`: task -> the host name of its proxy.
-    """
-    tried = trial.trial(shared, facts.get("network") or "auto")
+    facts: Dict[str, Any]
+    nodes: List[str]
+    balanced: Dict[str, str]
+    """Task -> the host name of its proxy."""
+    others: Dict[str, str]
+    """Node -> the address at which hosts reach it, of a group on several."""
+    address: str = ""
+    """Of this host, where it was said; only of a group on several hosts."""
+    in_use: bool = False
+    """An attempt is in the network that there is: it stays as it is."""
+
+    @property
+    def spread(self) -> bool:
+        """Whether the group lies on several hosts."""
+        return bool(self.facts.get("spread"))
+
+
+def build(shared: str, place: str, wish: Wish) -> Dict[str, Any]:
+    """Ensure the network of a group; its record. Runs in a child. Raises NetworkError."""
+    facts, balanced = wish.facts, wish.balanced
+    kept = _kept(place, wish)
+    wanted = kept.mode if kept is not None else "host" if wish.spread else facts.get("network")
+    tried = trial.trial(shared, wanted or "auto")
     if tried["mode"] == "none":
         raise network.NetworkError(
             str(tried["failed_step"]), str(tried["reason"]), str(tried["hint"])
         )
-    mark = safe_name(str(facts["id"]))
+    mark, tasks = safe_name(str(facts["id"])), list(balanced)
     if tried["mode"] == "isolated":
-        made = isolated.build(
-            place,
-            mark,
-            nodes,
-            None,
-            list(balanced),
-            bool(tried["way_out"]),
-            bool(tried["pid_namespaces"]),
-        )
+        way_out, pids = bool(tried["way_out"]), bool(tried["pid_namespaces"])
+        made = isolated.build(place, mark, wish.nodes, None, tasks, way_out, pids)
     else:
         if facts.get("names") is True and tried["names"] == "none":
             raise network.NetworkError("names", str(tried["reason"]), str(tried["hint"]))
-        made = host.build(place, mark, nodes, None, list(balanced), str(tried["names"]))
+        address = _address(wish) if wish.spread and kept is None else ""
+        made = host.build(place, mark, wish.nodes, None, tasks, str(tried["names"]), address)
     if facts.get("names") is not False:
-        text = names.compose(str(facts.get("name", "")), made, balanced=balanced)
+        others = wish.others if made.address else {}
+        group = str(facts.get("name", ""))
+        text = names.compose(group, made, balanced=balanced, others=others)
         names.rewrite(made.hosts, text)
     supervisor.ensure(made, proxy=bool(made.balanced))
     return made.record()
+
+
+def _kept(place: str, wish: Wish) -> Optional[network.Network]:
+    """The network that there is, where programs in it forbid to make the one that is wanted now.
+
+    One that nobody is in is ended, where it is of the other kind. Raises NetworkError.
+    """
+    found = network.load(place)
+    if found is None or bool(found.address) == wish.spread:
+        return None
+    if wish.in_use:
+        return found
+    (isolated if found.mode == "isolated" else host).destroy(found.record())
+    return None
+
+
+def _address(wish: Wish) -> str:
+    """At which other hosts reach this one. Raises NetworkError."""
+    found = wish.address or machine.found_address()
+    if not found:
+        raise network.NetworkError(
+            "address", "this host has no address at which the group's other hosts could reach it",
+            "name one: `address:` of the host in the pool",
+        )  # fmt: skip
+    return found

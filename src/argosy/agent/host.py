@@ -35,6 +35,11 @@ the nodes of a large group start, there is a new book many times a second.
 LOGS_MAX_BYTES = 20 << 30
 """What the logs of ended attempts may take together; then the oldest go."""
 
+KEPT = (
+    "nodes on another host cannot reach those that run here, whose network is this host's alone: "
+    "a restart of the group mends it"
+)
+
 Message = Dict[str, Any]
 
 
@@ -117,7 +122,9 @@ class Host:
         if known is None:
             journal.put("lease", name, {"serial": [0, 0], "group": message["group"]})
         group = self._group(message["group"])
-        group.facts = message["group"]
+        cut_off, group.facts = group.cut_off, message["group"]
+        if group.cut_off and not cut_off:
+            self._event(name, "", "network-kept", KEPT)
         self._take_book(message)
         for order in message["orders"]:
             self._order(name, order, message["tasks"], group)
@@ -210,7 +217,12 @@ class Host:
         name = str(given["id"])
         if name not in self.groups:
             place = self.place
-            self.groups[name] = Group(place.loop, place.shared, place.home, given)
+            group = self.groups[name] = Group(place.loop, place.shared, place.home, given)
+            group.users = lambda: [
+                one.goal is Stage.ENDED
+                for one in self.attempts.values()
+                if one.group is group and one.stage is not Stage.ENDED and "spec" in one.record
+            ]
         return self.groups[name]
 
     def _take_book(self, message: Message) -> None:
@@ -221,6 +233,7 @@ class Host:
         name = str(message["group"]["id"])
         self.place.journal.put("book", name, book)
         self._update_proxy(group)
+        self._quietly(group.update_names)
         if not self._telling:  # while nodes start, books come one after the other
             self._telling = True
             later = min(PEERS_MOST, PEERS_EACH * len(self.attempts))

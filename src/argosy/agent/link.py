@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import sys
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .loop import Loop
 
@@ -75,6 +75,14 @@ class Stream:
         if paused != self._paused and self._fd >= 0 and not self.ended:
             self._paused = paused
             self._loop.on_read(self._fd, None if paused else self._readable)
+
+    def hand_over(self) -> Tuple[socket.socket, bytes]:
+        """Give the connection away, and what has come and was not taken; nothing may be unsent."""
+        self._loop.forget(self._fd)
+        self._fd, self.ended = -1, True
+        early, self._input = b"".join(self._input), []
+        self._sock.setblocking(True)
+        return self._sock, early
 
     def _readable(self) -> None:
         try:

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from . import __version__
 
@@ -23,9 +23,10 @@ END_WAIT_S = 10.0
 LOCK_WAIT_S = 1.0
 EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
-                 [--capacity JSON] [--detach]
+                 [--capacity JSON] [--address IP] [--detach]
        agent attach --home DIR [--say WORD]
        agent lease --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS] [--book FILE]
+                   [--address IP]
        agent facts --shared DIR [--home DIR]
        agent end-network --shared DIR --group GROUP
        agent version
@@ -75,7 +76,7 @@ def _options(words: List[str]) -> Optional[Dict[str, str]]:
         name, equals, value = word[2:].partition("=")
         if not word.startswith("--") or name not in (
             "home", "shared", "server-id", "idle-exit", "capacity", "detach", "group",
-            "book", "say",
+            "book", "say", "address",
         ):  # fmt: skip
             return None
         if name == "detach":
@@ -111,6 +112,10 @@ def run(options: Dict[str, str]) -> int:
         return EXIT_CONFLICT
     os.chdir(home)
     own.cap("agent.log")
+    if options.get("address"):
+        from .net import machine
+
+        machine.say_address(home, options["address"])
     Agent(home, shared, options).run()
     return 0
 
@@ -157,6 +162,7 @@ class Agent:
         from . import control, environment, facts, gpus, host, journal, link, loop, place
         from .logs import tailer
         from .processes import execution, folder
+        from .store import stock
 
         _plain_process()
         self.loop = loop.Loop()
@@ -185,6 +191,7 @@ class Agent:
             ),
             tailer=tailer.Tailer(self.loop),
             gpus=gpus.Reservations(gpu_file, boot, self.loop),
+            stock=stock.Stock(self.loop, os.path.join(shared, "store")),
         )
         self.host = host.Host(self.place)
         self.desk = control.Desk(self.host, found)
@@ -192,6 +199,8 @@ class Agent:
         self._idle_exit = float(options.get("idle-exit") or IDLE_EXIT_S)
         self._idle_timer: Optional[loop.Timer] = None
         self.host.adopt()
+        self.place.stock.needed = self._trees
+        self.place.stock.sweep()
         self.server = link.Server(self.loop, "agent.sock", self.desk.first)
         self._try_network(shared)
 
@@ -213,6 +222,15 @@ class Agent:
                 sys.stderr.write("%s: %s\n" % (path, error))
             finally:
                 os.close(fd)
+
+    def _trees(self) -> Set[str]:
+        """What attempts on this host may still be made of."""
+        from .store.manifest import tree_of
+
+        tasks = self.place.journal.of("task").values()
+        paths = [str(task.get("workdir") or "") for task in tasks]
+        paths += [str(one["source"]) for task in tasks for one in task.get("file_mounts") or []]
+        return {tree_of(path)[1] for path in paths}
 
     def _try_network(self, shared: str) -> None:
         """Find out which network works here, beside everything else; the facts then say so."""
@@ -244,6 +262,7 @@ class Agent:
             self.loop.run()
         finally:
             self.server.close()
+            self.place.stock.close()
             self._wait_for_children()
             self.host.close()
             self.place.launcher.close()

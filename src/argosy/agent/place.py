@@ -14,6 +14,7 @@ from .loop import Loop
 from .probes import Prober
 from .processes.execution import Launcher
 from .processes.folder import Identity
+from .store.stock import Stock
 
 
 @dataclass
@@ -32,14 +33,16 @@ class Place:
     launcher: Launcher
     tailer: Tailer
     gpus: Reservations
+    stock: Stock
     probers: Dict[str, Prober] = field(default_factory=dict)
 
     def prober(self, group: Group) -> Prober:
         """Who asks probes in the group's network."""
         name = str(group.facts["id"])
+        assert group.network is not None
         if name not in self.probers:
-            assert group.network is not None
             self.probers[name] = Prober(self.loop, group.network)
+        self.probers[name].follow(group.network)
         return self.probers[name]
 
     def drop_prober(self, group: str) -> None:

@@ -13,8 +13,12 @@ from .child import Child
 from .groups import Group
 from .naming import digest, safe_name
 from .place import Place
+from .store.clone import TOKEN, Repository
+from .store.stock import Wait
 
 GPU_RETRY = 2.0
+TRIES_MAX = 10
+"""How often files are looked for, before what is damaged again and again is given up."""
 
 
 class Preparation:
@@ -27,8 +31,8 @@ class Preparation:
     ) -> None:
         self.problem = self.text = ""
         """Cause (files-failed, network-failed) and words."""
-        self.held = ""
-        """Who holds a GPU that this attempt waits for."""
+        self._held = self._wanting = ""
+        """Who holds a GPU that this attempt waits for; how far its files are."""
         self.found: Dict[str, Any] = {}
         """For the attempt's record: address, spec, work, setup_needed."""
         self.on_end: Callable[[], None] = lambda: None
@@ -37,6 +41,13 @@ class Preparation:
         self._task, self._order = task, order
         self._waiting: Set[str] = {"network", "files", "gpus"}
         self._child: Optional[Child] = None
+        self._wait: Optional[Wait] = None
+        self._tries = 0
+
+    @property
+    def held(self) -> str:
+        """What holds it up, in words."""
+        return "; ".join(filter(None, (self._held, self._wanting)))
 
     def begin(self) -> None:
         """Begin; never raises."""
@@ -53,6 +64,9 @@ class Preparation:
         if self._child is not None:
             self._child.drop()
             self._child = None
+        if self._wait is not None:
+            self._place.stock.drop(self._wait)
+            self._wait = None
 
     def _done(self, part: str) -> None:
         if part in self._waiting:
@@ -70,8 +84,8 @@ class Preparation:
             return
         indices = list(self._order.get("gpu_indices") or [])
         held = self._place.gpus.take(indices, str(self._order["attempt"]), self._place.me)
-        if held != self.held:
-            self.held = held
+        if held != self._held:
+            self._held = held
             self.on_wait()
         if held:
             self._place.loop.after(GPU_RETRY, self._take_gpus)
@@ -93,20 +107,57 @@ class Preparation:
         self.found["work"] = work
         self.found["setup_needed"] = bool(setup.strip()) and done.get("key") != digest(setup)
         home = self._place.user.home
-        if not workdir and not mounts:
+        repository = repository_of(self._task)
+        if not workdir and not mounts and repository is None:
             files.put(work, "", [], home)
             self._done("files")
             return
-        self._child = Child(
-            self._place.loop, lambda: files.put(work, workdir, mounts, home), self._files_ready
+        self._gather(
+            lambda: files.put(work, workdir, mounts, home, self._place.stock.store, repository),
+            lambda: files.absent(work, workdir, mounts, self._place.stock.store),
         )
 
-    def _files_ready(self, _: Any, error: Optional[str]) -> None:
-        self._child = None
-        if error is not None:
-            self._fail("files-failed", error)
+    def _gather(self, put: Callable[[], Any], absent: Callable[[], Dict[str, str]]) -> None:
+        """Wait for the trees that are not on this host; then put everything in place, in a child.
+        What turns out to be damaged there is waited for again.
+        """
+        self._wait = None
+        self._tell_wanting("")
+        trees = absent()
+        self._tries += 1
+
+        def arrived(problem: str) -> None:
+            if problem:
+                self._wait = None
+                self._fail("files-failed", problem)
+            else:
+                self._guarded(lambda: self._gather(put, absent))
+
+        def ready(damaged: Any, error: Optional[str]) -> None:
+            self._child = None
+            if error is None and damaged and self._tries < TRIES_MAX:
+                self._guarded(lambda: self._gather(put, absent))
+            elif error is not None or damaged:
+                self._fail("files-failed", error or "its files are damaged in the store")
+            else:
+                self._done("files")
+
+        if trees:
+            self._wait = Wait(self._lease, trees, arrived, self._tell_wanting)
+            self._place.stock.wait(self._wait)
         else:
-            self._done("files")
+            self._child = Child(self._place.loop, put, ready)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (OSError, files.FilesError) as error:
+            self._fail("files-failed", str(error))
+
+    def _tell_wanting(self, text: str) -> None:
+        if text != self._wanting:
+            self._wanting = text
+            self.on_wait()
 
     def _network_ready(self, error: Optional[str]) -> None:
         if "network" not in self._waiting:
@@ -124,4 +175,15 @@ class Preparation:
 def work_name(lease: str, node: str, task: Dict[str, Any]) -> str:
     """The name of the node's working directory: another one when other files are asked for."""
     mounts = json.dumps(list(task.get("file_mounts") or []), sort_keys=True)
-    return safe_name("%s.%s.%s" % (lease, node, digest(str(task.get("workdir") or ""), mounts)))
+    repository = repository_of(task)
+    code = repository.name if repository is not None else str(task.get("workdir") or "")
+    return safe_name("%s.%s.%s" % (lease, node, digest(code, mounts)))
+
+
+def repository_of(task: Dict[str, Any]) -> Optional[Repository]:
+    """What the task's code is cloned from; None when it is not."""
+    found = task.get("git")
+    if not found:
+        return None
+    given = dict(task.get("env") or {}, **(task.get("secrets") or {}))
+    return Repository(str(found["url"]), str(found["ref"]), str(given.get(TOKEN) or ""))

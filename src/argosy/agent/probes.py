@@ -64,6 +64,14 @@ class Prober:
         self._asked: Dict[int, Answered] = {}
         self._prober: Optional[probe.Prober] = None
 
+    def follow(self, net: network.Network) -> None:
+        """The network has more nodes now, or was made anew."""
+        if net.holder != self._net.holder:
+            self._broken()
+        self._net = net
+        if self._prober is not None:
+            self._prober.network = net
+
     def ask(self, node: str, ready: Ready, answer: Answered) -> None:
         """Ask once; `answer(ok, detail)` is called, also when no answer can come."""
         try:

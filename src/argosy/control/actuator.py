@@ -15,7 +15,7 @@ from argosy.clock import Clock
 from argosy.control import planning
 from argosy.control.entry import Entry
 from argosy.control.links import AgentLink
-from argosy.discovery.assignment import book_fields, compose, lease_of
+from argosy.discovery.assignment import book_fields, compose, lease_of, on_several_hosts
 from argosy.errors import NEVER, AccessError, ArgosyError, CapacityError, InfraError
 from argosy.infra.api import Infra
 from argosy.model.action import Acquire, Action, Assign, LeaseRequest, Release, Replan
@@ -36,6 +36,15 @@ class HoldsCards(Protocol):
 
     def gpu_indices(self, lease: LeaseId) -> tuple[int, ...]:
         """Their indices; () when it holds none."""
+
+
+@runtime_checkable
+class HostsApart(Protocol):
+    """An infra that says whether its hosts reach into each other's isolated networks."""
+
+    @property
+    def hosts_apart(self) -> bool:
+        """They do not."""
 
 
 class Rim(Protocol):
@@ -167,7 +176,9 @@ class Actuator:
                 infra.gpu_indices(action.lease) if holds and isinstance(infra, HoldsCards) else ()
             )
             book = self._book_fields(group, action.book)
-            message = compose(group, action, gpu_indices=cards, book=book)
+            apart = isinstance(infra, HostsApart) and infra.hosts_apart
+            spread = apart and on_several_hosts(group, action.infra)
+            message = compose(group, action, gpu_indices=cards, book=book, spread=spread)
             link.post(action.lease, action.serial, message)
         elif self._clock.now() - self._done_at.get(key, 0.0) > AGAIN_AFTER:
             link.repeat(action.lease)

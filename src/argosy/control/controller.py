@@ -17,6 +17,7 @@ from typing import Any, Final
 from argosy.clock import Clock
 from argosy.control import observer
 from argosy.control.actuator import Actuator
+from argosy.control.delivery import Delivery
 from argosy.control.entry import Entry, Word
 from argosy.control.links import PROTOCOL, AgentLink
 from argosy.control.looker import Looker
@@ -59,6 +60,7 @@ class Controller:
         self._looking_since = clock.now()
         self._alive_at = clock.now()
         self._actuator = Actuator(infras, clock, self)
+        self._delivery = Delivery(infras, clock, self)
         self._queues = Queues()
         self._lookers: dict[InfraName, Looker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -399,6 +401,10 @@ class Controller:
         text = observer.told(entry.group, str(event.get("text", "")))
         entry.events.append(Event(self.clock.now(), code, about, text, number))
         self.news(entry)
+
+    def needs(self, link: AgentLink, message: Mapping[str, Any]) -> None:
+        """An agent asks for files of a group."""
+        self._delivery.need(link.ref, message)
 
     def spoke(self, link: AgentLink) -> None:
         """The agent answered a ping, or speaks again after it was silent."""

@@ -46,6 +46,9 @@ class Listener(Protocol):
     def told(self, event: Mapping[str, Any]) -> None:
         """Something that people should know."""
 
+    def needs(self, link: AgentLink, message: Mapping[str, Any]) -> None:
+        """The agent asks for files that its host does not have."""
+
     def spoke(self, link: AgentLink) -> None:
         """The agent answered a ping, or speaks again after it was silent for long."""
 
@@ -196,6 +199,8 @@ class AgentLink:
                 self._listener.spoke(self)
             case "event":
                 self._listener.told(message)
+            case "need":
+                self._listener.needs(self, message)
             case "usage":
                 self._use(message)
             case _:

@@ -157,6 +157,12 @@ class Draft:
         report = self.observed.reports.get(lease)
         return report is not None and self.now - report.heard_at <= self.limits.suspect_after
 
+    def told(self, attempt: Attempt) -> str:
+        """What its agent says that it waits for; "" when it says nothing."""
+        report = self.observed.reports.get(attempt.lease)
+        words = (one.text for one in report.attempts if one.id == attempt.id) if report else ()
+        return next(iter(words), "")
+
     def due(self, deadline: float) -> bool:
         """Whether a deadline that waits for a sighting has passed; if not, wake when it does.
 

@@ -84,7 +84,8 @@ def _all_ready(draft: Draft, barrier: int, nodes: list[Node]) -> bool:
 
 def _say_unready(draft: Draft, node: Node, attempt: Attempt | None) -> None:
     if attempt is not None and attempt.live and not node.replace:
-        text = f"{node.id} is {attempt.stage.name.lower()}: the others wait for it"
+        told = draft.told(attempt) or "the others wait for it"
+        text = f"{node.id} is {attempt.stage.name.lower()}: {told}"
         draft.wait("not-ready", node.id, text, since=attempt.created_at)
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from argosy.discovery.env import cards, job_id, order_environment, task_environment
 from argosy.model.action import Assign
-from argosy.model.group import Book, Group, Lease, Order, Stage
-from argosy.model.ids import LeaseId, NodeId
+from argosy.model.group import Book, Group, Lease, LeaseState, Order, Stage
+from argosy.model.ids import InfraName, LeaseId, NodeId
 from argosy.model.plan import Placement
 from argosy.model.spec import FileMount, GroupSpec, TaskSpec
 
@@ -27,11 +27,13 @@ def compose(
     gpu_indices: Sequence[int] = (),
     log_cap_bytes: int = LOG_CAP_BYTES,
     book: Mapping[str, Any] | None = None,
+    spread: bool = False,
 ) -> dict[str, Any]:
     """The message of one `Assign`.
 
     `gpu_indices`: the cards that the lease holds. `book`: its `book_fields`, where the caller has
-    them for another lease already.
+    them for another lease already. `spread`: nodes of the group are on hosts none of which reaches
+    into an isolated network of another.
     """
     placement = lease_of(group, assign.lease).placement
     names = dict.fromkeys([placement.node.task, *(order.node.task for order in assign.orders)])
@@ -40,7 +42,7 @@ def compose(
         "type": "assign",
         "lease": assign.lease,
         "serial": [assign.serial.life, assign.serial.count],
-        "group": group_fields(group),
+        "group": group_fields(group, spread=spread),
         "tasks": tasks,
         "orders": [_order(group, order, gpu_indices) for order in assign.orders],
         "book": book_fields(group.spec, assign.book) if book is None else book,
@@ -55,15 +57,30 @@ def lease_of(group: Group, lease: LeaseId) -> Lease:
     raise KeyError(lease)
 
 
-def group_fields(group: Group) -> dict[str, Any]:
-    """GROUP of the protocol."""
+def on_several_hosts(group: Group, infra: InfraName) -> bool:
+    """Whether the group's nodes there are on several hosts. A lease that was not seen yet, and
+    whose placement names no host, counts as one of its own.
+    """
+    hosts = {
+        lease.host or lease.placement.host or lease.id
+        for lease in group.leases
+        if lease.placement.infra == infra and lease.state < LeaseState.RELEASING and not lease.lost
+    }
+    return len(hosts) > 1
+
+
+def group_fields(group: Group, *, spread: bool = False) -> dict[str, Any]:
+    """GROUP of the protocol. `spread`: as `compose` has it."""
     spec = group.spec
+    # Isolated on several hosts is planned only where the nodes need not reach each other.
+    spread = spread and spec.network != "isolated"
     return {
         "id": group.id,
         "name": spec.name,
         "incarnation": group.incarnation,
         "job_id": job_id(group.id),
-        "network": spec.network,
+        "network": "host" if spread else spec.network,
+        "spread": spread,
         "names": spec.inter_connection,
         "user": spec.user,
     }
@@ -86,12 +103,20 @@ def _task(group: Group, task: TaskSpec, placement: Placement, log_cap_bytes: int
         "ready": ready,
         "balance": list(task.balance),
         "workdir": task.workdir.path if task.workdir else "",
+        "git": _repository(task),
         "file_mounts": [{"destination": one.destination, "source": one.source} for one in mounts],
         "gpus": cards(placement),
         "log_cap_bytes": log_cap_bytes,
         "ends_with": str(task.ends_with),
         "launcher": task.launcher,
     }
+
+
+def _repository(task: TaskSpec) -> dict[str, str] | None:
+    """What the agent clones; None when the code is no repository."""
+    if task.workdir is None or not task.workdir.url:
+        return None
+    return {"url": task.workdir.url, "ref": task.workdir.ref}
 
 
 def _travels(mount: FileMount) -> bool:

@@ -14,6 +14,7 @@ import io
 import marshal
 import os
 import sys
+import threading
 import zipfile
 from collections.abc import Mapping
 from importlib.resources import files
@@ -41,7 +42,7 @@ def _placed(folder: Path, name: str, body: bytes) -> Path:
     target = folder / name
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = folder / f".{name}.{os.getpid()}"
+        fresh = folder / f".{name}.{os.getpid()}.{threading.get_ident()}"
         fresh.write_bytes(body)
         os.rename(fresh, target)
     return target

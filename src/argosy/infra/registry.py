@@ -7,7 +7,6 @@ takes `InfraSettings` and gives the infras it knows.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -76,11 +75,8 @@ def _ssh(settings: InfraSettings) -> Iterable[Infra]:
     from argosy.infra.ssh.bootstrap import Agent
     from argosy.infra.ssh.infra import Settings, Ssh
 
-    guard = threading.Lock()  # hosts that are made ready at once ask from threads
-
     def agent() -> Agent:
-        with guard:
-            return Agent.of(packed_agent(settings.home / "agent"))
+        return Agent.of(packed_agent(settings.home / "agent"))
 
     for pool in pools:
         yield Ssh(pool, Settings(settings.home, settings.server, settings.now, agent))

@@ -23,6 +23,8 @@ class Offer:
     region: str = ""
     network: str = ""  # of its nodes: "isolated", "host", "" where that is not known yet
     own_machine: bool = False  # the user's: what lies outside of a node's folder is the user's own
+    apart: bool = False  # no other host of the infra reaches into an isolated network on this one
+    silent: str = ""  # why the host could not be asked; "": it could. `total` may be out of date
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from argosy.model.ids import InfraName, NodeId
@@ -10,6 +11,14 @@ from argosy.model.plan import Offer, Placement
 from argosy.model.spec import GroupSpec, Probe, TaskSpec
 
 NAMED_MOST = 4  # nodes, paths and ports that one warning names
+ONE_NETWORK = (
+    "one host, whose network they share: each program must bind $ARGOSY_HOSTNAME, not 0.0.0.0"
+)
+HAS = "has it, too, at an address of its own: each program must bind $ARGOSY_HOSTNAME, not 0.0.0.0"
+ONE_ADDRESS = (
+    "{}, whose one address they share, as the group is on several hosts: give each a port of its "
+    "own, or ask for so much that one host cannot take both"
+)
 
 HostKey = tuple[InfraName, str | None]
 Ports = tuple[int, int]  # the first and the last of a range
@@ -28,6 +37,7 @@ def warnings(
         found += _written_here(task, mine, by_host)
     found += _beyond_together(placements, elastic)
     found += _clashes(spec, placements, by_host)
+    found += _beside_proxies(spec, placements, on_several_hosts(spec, placements, offers))
     infras = sorted({placement.infra for placement in placements})
     if len(infras) > 1 and spec.inter_connection is None:
         found.append(
@@ -115,19 +125,52 @@ def _clashes(
 ) -> list[str]:
     """Ports that several nodes on one host would bind, where nodes have no network of their own."""
     here: dict[HostKey, list[tuple[Ports, NodeId]]] = {}
+    spread = on_several_hosts(spec, placements, by_host.values())
     for placement in placements:
         key = (placement.infra, placement.host)
         offer = by_host.get(key)
         network = spec.network or (offer.network if offer is not None else "")
-        if network == "host" and placement.host is not None:
+        if (network == "host" or placement.infra in spread) and placement.host is not None:
             ports = _ports(spec.task(placement.node.task), placement)
             here.setdefault(key, []).extend((port, placement.node) for port in ports)
     return [
-        f"{_listed([str(node) for node in nodes])} use {_listed(ports)} on one host, whose network"
-        " they share: each program must bind $ARGOSY_HOSTNAME, not 0.0.0.0"
-        for bound in here.values()
+        f"{_listed([str(node) for node in nodes])} use {_listed(ports)} on "
+        + (ONE_ADDRESS.format(host) if infra in spread else ONE_NETWORK)
+        for (infra, host), bound in here.items()
         for nodes, ports in _shared(bound).items()
     ]
+
+
+def _beside_proxies(
+    spec: GroupSpec, placements: Sequence[Placement], spread: Container[InfraName]
+) -> list[str]:
+    """Nodes that use the port of a balanced name on hosts where its proxy has it, too: at another
+    address, so that only who binds all addresses is in its way.
+    """
+    lines = []
+    for name, port in [(one.name, port) for one in spec.tasks for port in one.balance]:
+        nodes = [
+            str(one.node)
+            for one in placements
+            if one.infra in spread
+            and any(low <= port <= high for low, high in _ports(spec.task(one.node.task), one))
+        ]
+        if nodes:
+            proxy = f"hosts where the proxy of {spec.balanced_name(name)}:{port}"
+            lines.append(f"{_listed(nodes)} use port {port} on {proxy} {HAS}")
+    return lines
+
+
+def on_several_hosts(
+    spec: GroupSpec, placements: Iterable[Placement], offers: Iterable[Offer]
+) -> frozenset[InfraName]:
+    """The infras where the nodes use the hosts' own addresses, since they are on several hosts
+    whose isolated networks end there.
+    """
+    apart = {offer.infra for offer in offers if offer.apart} if spec.network != "isolated" else ()
+    hosts = {(one.infra, one.host) for one in placements if one.infra in apart}
+    count = Counter(infra for infra, _ in hosts)
+    return frozenset(infra for infra, hosts in count.items() if hosts > 1)
 
 
 def _ports(task: TaskSpec, placement: Placement) -> set[Ports]:

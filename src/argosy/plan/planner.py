@@ -16,10 +16,11 @@ from argosy.model.ids import InfraName
 from argosy.model.plan import NoPlan, Offer, Placement, Plan, PlanReport
 from argosy.model.spec import GroupSpec
 from argosy.plan.candidates import choices, rooms
-from argosy.plan.cautions import not_carried_out, warnings
+from argosy.plan.cautions import not_carried_out, on_several_hosts, warnings
 from argosy.plan.report import chosen, shortages
 from argosy.plan.score import STEPS_EMPTY, STEPS_FREE, Item, Packer, Packing, cheapest
 
+SILENT_NAMED = 4  # hosts that do not answer and are named one by one
 RETRY_AFTER = 30.0  # seconds until a new try makes sense when nothing was freed before
 
 
@@ -33,10 +34,21 @@ def plan(request: Replan, spec: GroupSpec, offers: Sequence[Offer], now: float) 
     if found is not None:
         placements = (*request.kept, *_in_order(request, found))
         report = PlanReport(
-            chosen=chosen(spec, placements), warnings=warnings(spec, placements, offers)
+            chosen=(*chosen(spec, placements), *_networks(spec, placements, offers)),
+            warnings=warnings(spec, placements, offers),
         )
         return Plan(request.request, placements, report)
     return _no_plan(gang, now)
+
+
+def _networks(
+    spec: GroupSpec, placements: Sequence[Placement], offers: Sequence[Offer]
+) -> tuple[str, ...]:
+    """Where the nodes use the network of the hosts, because one of their own would end there."""
+    infras = sorted(on_several_hosts(spec, placements, offers))
+    return tuple(
+        f"network of the hosts, since the group is on several hosts of {infra}" for infra in infras
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,7 @@ class _Gang:
     offers: tuple[Offer, ...]
     infras: tuple[InfraName, ...]  # all, in the order of the offers
     alone: tuple[InfraName, ...]  # those that may hold the whole group
+    one_host: bool  # its nodes are to reach each other in isolated networks, which end at a host
 
 
 def _gang(request: Replan, spec: GroupSpec, offers: tuple[Offer, ...]) -> _Gang:
@@ -57,7 +70,9 @@ def _gang(request: Replan, spec: GroupSpec, offers: tuple[Offer, ...]) -> _Gang:
     infras = tuple(dict.fromkeys(offer.infra for offer in offers))
     kept = tuple(dict.fromkeys(placement.infra for placement in request.kept))
     alone = tuple(name for name in infras if name in kept) if kept else infras
-    return _Gang(request, spec, items, offers, infras, alone if len(kept) <= 1 else ())
+    isolated = spec.network == "isolated" and spec.inter_connection is not False
+    one_host = isolated and any(offer.apart for offer in offers)
+    return _Gang(request, spec, items, offers, infras, alone if len(kept) <= 1 else (), one_host)
 
 
 def _in_order(request: Replan, packing: Packing) -> list[Placement]:
@@ -84,7 +99,8 @@ def _pack(gang: _Gang, offers: tuple[Offer, ...], *, empty: bool) -> Packing | N
         found = _on_one(gang, offers, empty=empty)
         if found is not None:
             return found
-        if gang.spec.inter_connection is True or _one_is_enough(gang):
+        whole = gang.spec.inter_connection is True or gang.one_host
+        if whole or _one_is_enough(gang):
             return None
     return _packed(gang, offers, empty=empty)
 
@@ -98,10 +114,19 @@ def _on_one(gang: _Gang, offers: tuple[Offer, ...], *, empty: bool) -> Packing |
     found: dict[InfraName, Packing] = {}
     for infra in gang.alone:
         mine = tuple(offer for offer in offers if offer.infra == infra)
-        packing = _packed(gang, mine, empty=empty)
-        if packing is not None:
-            found[infra] = packing
+        packings = (_packed(gang, part, empty=empty) for part in _parts(gang, mine))
+        best = min(filter(None, packings), key=lambda one: one.cost, default=None)
+        if best is not None:
+            found[infra] = best
     return cheapest(found)
+
+
+def _parts(gang: _Gang, offers: tuple[Offer, ...]) -> list[tuple[Offer, ...]]:
+    """The offers of one infra that may hold the gang together: all, or those of one host each."""
+    if not gang.one_host or not any(offer.apart for offer in offers):
+        return [offers]
+    kept = {one.host for one in gang.request.kept if one.infra == offers[0].infra}
+    return [(offer,) for offer in offers if kept <= {offer.host}]
 
 
 def _packed(gang: _Gang, offers: tuple[Offer, ...], *, empty: bool) -> Packing | None:
@@ -113,10 +138,37 @@ def _packed(gang: _Gang, offers: tuple[Offer, ...], *, empty: bool) -> Packing |
 
 
 def _no_plan(gang: _Gang, now: float) -> NoPlan:
-    """What is short, whether it could ever fit, and where it would go then."""
+    """What is short, whether it could ever fit, and where it would go then.
+
+    While a host does not answer nobody knows what it could take: then it is not never.
+    """
     would = _pack(gang, gang.offers, empty=True)
-    never = would is None
+    silent = _silent(gang.offers)
+    never = would is None and not silent
+    placements = would.placements if would is not None else ()
+    return NoPlan(
+        request=gang.request.request,
+        report=PlanReport(
+            refused=(*_short(gang, would, never=never), *silent),
+            warnings=not_carried_out(gang.spec),
+        ),
+        retry_at=math.inf if never else now + RETRY_AFTER,
+        never=never,
+        infras=tuple(sorted({placement.infra for placement in placements})),
+    )
+
+
+def _short(gang: _Gang, would: Packing | None, *, never: bool) -> tuple[str, ...]:
+    """What keeps the gang from being placed, in sentences."""
     wanted = tuple(item.node for item in gang.items)
+    freely = replace(gang, one_host=False)
+    if gang.one_host and _pack(freely, gang.offers, empty=would is None) is not None:
+        when = "" if never else " now"
+        return (
+            f"`--network isolated` wants all {len(wanted)} nodes on one host, since such a network "
+            f"ends there, and no host has room for all of them{when}: without it they use the "
+            "network of the hosts",
+        )
     refused = shortages(gang.spec, wanted, gang.request.kept, gang.offers, never=never)
     if (
         never
@@ -128,11 +180,17 @@ def _no_plan(gang: _Gang, now: float) -> NoPlan:
             "`inter_connection: true` wants the group on one infra, and none is large enough: "
             "`inter_connection: false` lets tasks be spread, without names",
         )
-    placements = would.placements if would is not None else ()
-    return NoPlan(
-        request=gang.request.request,
-        report=PlanReport(refused=refused, warnings=not_carried_out(gang.spec)),
-        retry_at=math.inf if never else now + RETRY_AFTER,
-        never=never,
-        infras=tuple(sorted({placement.infra for placement in placements})),
-    )
+    return refused
+
+
+def _silent(offers: Sequence[Offer]) -> tuple[str, ...]:
+    """The hosts that could not be asked, and why."""
+    mute = [offer for offer in offers if offer.silent]
+    lines = [
+        f"not now, because {offer.host or offer.infra} of {offer.infra} does not answer: "
+        f"{offer.silent}"
+        for offer in mute[:SILENT_NAMED]
+    ]
+    if len(mute) > SILENT_NAMED:
+        lines.append(f"nor do {len(mute) - SILENT_NAMED} more hosts answer")
+    return tuple(lines)

@@ -33,12 +33,10 @@ class Folders:
         return posixpath.normpath(posixpath.join(self.base, path))
 
 
-def workdir_of(
-    value: Any, mark: Mark, folders: Folders, notes: Notes
-) -> tuple[Workdir | None, tuple[str, ...]]:
-    """Where the code comes from, and what of it is not carried out."""
+def workdir_of(value: Any, mark: Mark, folders: Folders, notes: Notes) -> Workdir | None:
+    """Where the code comes from; None when there is none."""
     if value is None:
-        return None, ()
+        return None
     if isinstance(value, Fields):
         url = str(value.get("url", ""))
         if not url:
@@ -46,15 +44,14 @@ def workdir_of(
                 mark, "workdir-url", "`workdir` is a map without `url`",
                 "write `workdir: {url: https://..., ref: main}`, or a path",
             )  # fmt: skip
-        sentence = f"`workdir` from git ({url}) is not fetched by this version: clone it and give"
-        return Workdir(url=url, ref=str(value.get("ref", ""))), (f"{sentence} the folder",)
+        return Workdir(url=url, ref=str(value.get("ref", "")))
     text = str(value)
     if _URI.match(text):
         notes.error(
             mark, "workdir-uri", f"`workdir` is a folder of yours, not `{text[:60]}`",
             "write `workdir: {url: ...}` for a git repository, `file_mounts` for a bucket",
         )  # fmt: skip
-    return Workdir(path=folders.absolute(text)), ()
+    return Workdir(path=folders.absolute(text))
 
 
 def mounts_of(

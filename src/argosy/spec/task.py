@@ -67,7 +67,7 @@ def draft(
     wanted = wanted_of(fields.get("resources"), overrides, notes)
     num_nodes = int(fields.get("num_nodes", 1))
     mark = fields.mark("workdir")
-    workdir, said_workdir = workdir_of(fields.get("workdir"), mark, folders, notes)
+    workdir = workdir_of(fields.get("workdir"), mark, folders, notes)
     mounts, said_mounts = mounts_of(fields.get("file_mounts", ()), folders, notes)
     volumes, said_volumes = volumes_of(fields.get("volumes", ()), notes)
     ready, said_service = _ready(fields, wanted, notes)
@@ -91,7 +91,7 @@ def draft(
         strict=bool(fields.get("strict", False)),
         launcher=str(fields.get("launcher", "")),
         not_carried_out=tuple(map(notes.shown, (
-            *wanted.sentences, *said_workdir, *said_mounts, *said_volumes, *said_service,
+            *wanted.sentences, *said_mounts, *said_volumes, *said_service,
             *(f"`{key}`: {text}" for key, text in _LEFT_OUT.items() if _asks(fields, key)),
         ))),
     )  # fmt: skip

@@ -51,6 +51,11 @@ def kept(top: str) -> Iterator[Entry]:
     yield from _walk(top, "", rules, git=True)
 
 
+def everything(top: str) -> Iterator[Entry]:
+    """All that is below `top`, in the same order."""
+    yield from _walk(top, "", [], git=False)
+
+
 def _walk(top: str, prefix: str, rules: list[_Rules], *, git: bool) -> Iterator[Entry]:
     own = os.path.join(top, prefix, ".gitignore")
     if git and os.path.isfile(own):

@@ -1,16 +1,17 @@
 """Snapshots: the code and files of a group as they were at its launch.
 
-    $ARGOSY_HOME/snapshots/GROUP/HASH      a folder, or a single file
+    $ARGOSY_HOME/snapshots/GROUP/HASH            a folder, or a single file
+    $ARGOSY_HOME/snapshots/GROUP/HASH.manifest   what is in it (manifest.py), packed
 
-HASH is that of names, modes, links and contents, so equal trees of a group are one folder; and
-what another group has of the same hash is shared by hard links. A snapshot is only read: agents
-copy from it. Removing a group's snapshots is removing its folder.
+HASH is that of the manifest, so of names, modes, links and contents: equal trees of a group are one
+folder; and what another group has of the same hash is shared by hard links. A snapshot is only
+read: agents copy from it, and to other machines it is sent. Removing a group's snapshots is
+removing its folder.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -22,10 +23,12 @@ from typing import NoReturn
 from argosy.errors import AccessError, InfraError, InputError
 from argosy.model.ids import GroupId
 from argosy.model.spec import GroupSpec
-from argosy.storage.ignored import Entry, kept
+from argosy.storage import manifest
+from argosy.storage.ignored import Entry, everything, kept
+from argosy.storage.manifest import Kind, Line
 
 FILES_MAX = 200_000  # of one tree
-CHUNK = 1 << 20
+MANIFEST = ".manifest"
 
 
 def sources(spec: GroupSpec) -> tuple[str, ...]:
@@ -100,37 +103,56 @@ def _translate(path: str, error: OSError) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """What is to be copied, and its hash. `entries` is None for a single file."""
+    """What is to be copied. `entries` is None for a single file."""
 
     source: str
-    digest: str
+    lines: tuple[Line, ...]
     entries: tuple[Entry, ...] | None
+
+    @property
+    def body(self) -> bytes:
+        """Its manifest."""
+        return manifest.composed(self.lines)
 
 
 def _one(path: str, folder: Path) -> Path:
-    tree = _look(os.path.realpath(path))
-    target = folder / tree.digest
+    tree = _look(os.path.realpath(path), kept)
+    body = tree.body
+    digest = manifest.hash_of(body)
+    target = folder / digest
     if target.exists():
         return target
-    other = _elsewhere(folder, tree.digest)
-    fresh = folder / f".{tree.digest}.new"
+    other = _elsewhere(folder, digest)
+    fresh = folder / f".{digest}.new"
     _remove(fresh)
     if other is None or not _linked(other, fresh):
         _remove(fresh)
         _copy(tree, fresh)
+        if _moved(tree, fresh):  # somebody wrote in the source meanwhile: what counts is the copy
+            body = _look(str(fresh), everything).body
+            digest = manifest.hash_of(body)
+            target = folder / digest
+    if target.exists():
+        _remove(fresh)
+        return target
+    _keep(folder / (digest + MANIFEST), body)
     os.rename(fresh, target)
     return target
 
 
-def _look(source: str) -> _Tree:
+def _keep(path: Path, body: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_bytes(manifest.packed(body))
+    os.rename(fresh, path)
+
+
+def _look(source: str, entries_of: Callable[[str], Iterable[Entry]]) -> _Tree:
     """Hash the source. Sockets, devices and pipes do not travel."""
     if stat.S_ISREG(os.stat(source).st_mode):
-        digest = hashlib.blake2b(b"file\0", digest_size=16)
-        _hash_file(source, digest)
-        return _Tree(source, digest.hexdigest(), None)
-    digest = hashlib.blake2b(b"tree\0", digest_size=16)
+        return _Tree(source, (_file_line(source, ""),), None)
+    lines: list[Line] = []
     entries = []
-    for entry in kept(source):
+    for entry in entries_of(source):
         mode = entry.found.stat(follow_symlinks=False).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
             continue
@@ -141,23 +163,28 @@ def _look(source: str) -> _Tree:
                 code="files/too-many",
                 hint="list what is not needed in `.skyignore`, or mount it as a volume",
             )
-        digest.update(os.fsencode(entry.path) + b"\0")
         if stat.S_ISLNK(mode):
-            digest.update(b"link\0" + os.fsencode(os.readlink(entry.found.path)) + b"\0")
+            lines.append(Line(Kind.LINK, entry.path, target=os.readlink(entry.found.path)))
         elif stat.S_ISDIR(mode):
-            digest.update(b"dir %o\0" % stat.S_IMODE(mode))
+            lines.append(Line(Kind.FOLDER, entry.path, stat.S_IMODE(mode)))
         else:
-            _hash_file(entry.found.path, digest)
-    return _Tree(source, digest.hexdigest(), tuple(entries))
+            lines.append(_file_line(entry.found.path, entry.path))
+    return _Tree(source, tuple(lines), tuple(entries))
 
 
-def _hash_file(path: str, digest: hashlib.blake2b) -> None:
-    """Mode, size and contents; the size sets one file apart from the next."""
-    with open(path, "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        digest.update(b"file %o %d\0" % (stat.S_IMODE(found.st_mode), found.st_size))
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
+def _file_line(path: str, name: str) -> Line:
+    mode, changed_at, size, digest = manifest.read(path)
+    return Line(Kind.FILE, name, mode, size, digest, changed_at=changed_at)
+
+
+def _moved(tree: _Tree, copy: Path) -> bool:
+    """Whether the copy is not what was hashed."""
+    for line in tree.lines:
+        if line.kind is Kind.FILE:
+            found = os.stat(copy / line.path if line.path else copy)
+            if (found.st_size, found.st_mtime_ns) != (line.size, line.changed_at):
+                return True
+    return False
 
 
 def _copy(tree: _Tree, target: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -121,8 +122,9 @@ async def released(infra: Infra, lease: LeaseId) -> None:
 
 
 async def free(infra: Infra, placement: Placement) -> list[Offer]:
-    """What the infra would give for the placement's need."""
-    return sorted(await infra.offers(placement.need), key=lambda offer: offer.host or "")
+    """What the infra would give for the placement's need; which network may be found out late."""
+    offers = [replace(offer, network="") for offer in await infra.offers(placement.need)]
+    return sorted(offers, key=lambda offer: offer.host or "")
 
 
 class Conversation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import json
 import os
@@ -70,6 +71,24 @@ def test_the_hosts_file_lists_all_that_programs_look_up() -> None:
     assert "127.0.1.1 laptop" in names.compose("g", a_network("host"), machine)
     odd = network.with_names(a_network(), (), ("Roll_Out",))
     assert "10.77.0.254 roll-out.g\n" in names.compose("g", odd, [], {"Roll_Out": "roll-out.g"})
+
+
+def test_nodes_of_a_group_on_several_hosts_have_the_hosts_address() -> None:
+    """The own one where programs listen; a node that has moved away has that of its new host."""
+    plain = network.Network("host", "/d", "m", "127.64.0.0/24", "127.0.0.1", {}, {})
+    own = dataclasses.replace(plain, address="192.0.2.7", bound="10.0.0.7")
+    net = network.with_names(own, ("a-0", "a-1"), ("a",))
+    assert net.nodes == {"a-0": "10.0.0.7", "a-1": "10.0.0.7"}
+    assert net.balanced == {"a": "127.64.0.254"}
+    assert network.from_record(net.record()) == net
+    others = {"a-0": "192.0.2.7", "a-1": "192.0.2.8", "b-0": "192.0.2.8", "c-0": "192.0.2.7"}
+    assert names.compose("g", net, [], others=others).splitlines()[2:] == [
+        "10.0.0.7 a-0.g a-0",
+        "192.0.2.8 a-1.g a-1",
+        "192.0.2.8 b-0.g b-0",
+        "192.0.2.7 c-0.g c-0",
+        "127.64.0.254 a.g",
+    ]
 
 
 def test_who_waits_for_the_lock_of_a_removed_network_takes_the_new_one(tmp_path: Path) -> None:
@@ -173,7 +192,7 @@ def test_the_launcher_loads_little_for_enter() -> None:
 def test_the_newest_trial_is_the_last(tmp_path: Path) -> None:
     for way_out in (False, True):
         trial.trial(str(tmp_path), "host", way_out)
-    file = tmp_path / trial.FILE
+    file = tmp_path / trial.TRIALS
     known = json.loads(file.read_text())
     known["host-False"]["key"] = ["of another boot"]
     file.write_text(json.dumps(known))

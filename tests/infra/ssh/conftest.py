@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.infra.ssh.person import Person, until
 from tests.infra.ssh.rig import Rig, a_rig
+from tests.infra.ssh.ssh_bench import end_agents
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +27,18 @@ def on_rig(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(rig.user_home))
     return rig
+
+
+@pytest.fixture
+def person(rig: Rig, tmp_path: Path) -> Iterator[Person]:
+    """Afterwards the server has ended, and nothing is left on the hosts."""
+    person = Person(rig, tmp_path)
+    try:
+        yield person
+    finally:
+        for group in json.loads(person.argosy("status", "-o", "json")[1] or "[]"):
+            person.argosy("cancel", group["name"], "--now", "--wait")
+        person.argosy("server", "stop")
+        server = tmp_path / "home" / "server.json"
+        until(lambda: not server.exists(), "the server goes on")
+        end_agents(rig)

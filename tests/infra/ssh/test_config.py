@@ -74,6 +74,8 @@ def test_no_file_is_no_pool(tmp_path):
         ("lab: {hosts: [a], agent_home: here}", "3:35", "begin with `/`"),
         ("'a b': {hosts: [a]}", "3:5", "no name for a pool"),
         ("lab: {hosts: [a/../b]}", "3:19", "no name of a host"),
+        ("lab: {hosts: [{host: a, address: b}]}", "3:38", "an IPv4 address"),
+        ("lab: {hosts: [{host: a, address: 127.0.0.1}]}", "3:38", "such as `10.0.0.2`"),
     ],
 )
 def test_a_mistake_has_its_place_and_a_hint(pools, place, words):
@@ -88,3 +90,8 @@ def test_all_mistakes_are_told_at_once():
     with pytest.raises(InputErrors) as caught:
         parse_pools("ssh: {pools: {a: {hosts: x}, b: {hosts: [c], port: 1}}, x: 1}", "f")
     assert len(caught.value.errors) == 3
+
+
+def test_a_host_may_have_an_address_for_the_others():
+    (pool,) = parse_pools("ssh: {pools: {a: {hosts: [{host: b, address: 10.0.0.2}, c]}}}", "f")
+    assert [host.address for host in pool.hosts] == ["10.0.0.2", ""]

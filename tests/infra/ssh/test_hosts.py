@@ -41,6 +41,26 @@ def test_an_old_python_does_and_none_is_told(on_rig, tmp_path):
             on_rig.verb("ownpython", host)
 
 
+def test_a_host_learns_the_address_for_the_others(on_rig, tmp_path):
+    """The one at which ssh came in, or the one of the pool, which an agent then knows too."""
+    said = "cat /root/.argosy-agent/*/lab/host-1/address"
+
+    async def story(host: str) -> str:
+        configure(tmp_path / "home", f"ssh: {{pools: {{lab: {{hosts: [{host}]}}}}}}\n")
+        infra = an_infra(tmp_path / "home")
+        try:
+            assert (await infra.check()).works
+        finally:
+            await infra.close()
+        return on_rig.on_host("host-1", said).strip()
+
+    try:
+        assert asyncio.run(story("host-1")) == "172.31.88.11"
+        assert asyncio.run(story("{host: host-1, address: 10.9.8.7}")) == "10.9.8.7"
+    finally:
+        end_agents(on_rig)
+
+
 def test_start_files_that_print_do_no_harm(on_rig, tmp_path):
     """bash reads them where there is no terminal, too."""
 

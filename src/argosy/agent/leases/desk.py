@@ -6,8 +6,9 @@
                                                then the lease; `{"changed": true}` says so
     {"id": N, "op": "start"}    ensure that the agent listens
 
-The first line is `{"facts": .., "boot_id": ..}`. It ends with standard input, or after SILENCE_S
-without a word; what it began goes on. A lease is this server's when it names this home.
+The first line is `{"facts": .., "boot_id": .., "home": .., "address": ..}`. It ends with standard
+input, or after SILENCE_S without a word; what it began goes on. A lease is this server's when it
+names this home.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from .. import facts
+from ..net import machine
 from ..processes.folder import boot_id
 from .book import MACHINE_FILE, Book, Entries, Refused
 
@@ -29,6 +31,7 @@ SILENCE_S = 120.0
 START_S = 20.0
 RELEASE_S = 3600.0
 LOOK_AT_CHILDREN_S = 0.02
+TRIAL_NICE = 10
 KEPT_VARIABLES = ("HOME", "USER", "LOGNAME", "TZ", "XDG_RUNTIME_DIR")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -41,8 +44,32 @@ class Desk:
         self.boot = boot_id()
         self.facts = facts.host_facts(home)
         self._book = Book(options.get("book") or MACHINE_FILE, self.boot)
+        self.address = options.get("address") or machine.found_address()
+        try:
+            machine.say_address(home, self.address)
+        except OSError as error:  # the agent then finds out itself
+            sys.stderr.write("%s: %s\n" % (home, error.strerror))
         self._starter: Optional["subprocess.Popen[bytes]"] = None
         self._ending: Dict[str, int] = {}
+        self._trying = 0
+
+    def try_network(self) -> None:
+        """Find out which network works here, in a process of its own, unless that is known."""
+        if machine.found_mode(self._shared, self.boot):
+            return
+        self._trying = os.fork()
+        if self._trying == 0:
+            try:
+                os.nice(TRIAL_NICE)
+                null = os.open(os.devnull, os.O_RDWR)
+                for fd in (0, 1, 2):  # the connection waits for the end of these
+                    os.dup2(null, fd)
+                from ..net import trial  # a large import, which no server waits for
+
+                trial.clear(self._shared)
+                trial.trial(self._shared)
+            finally:
+                os._exit(0)
 
     def answer(self, asked: Dict[str, Any]) -> Dict[str, Any]:
         """The answer to one request, an error included."""
@@ -60,7 +87,7 @@ class Desk:
     @property
     def busy(self) -> bool:
         """Some process that was begun here has not ended."""
-        return bool(self._ending) or self._starter is not None
+        return bool(self._ending) or bool(self._trying) or self._starter is not None
 
     def collect(self) -> bool:
         """Reap what has ended; whether leases may have changed by that."""
@@ -69,7 +96,10 @@ class Desk:
         over = [lease for lease, pid in self._ending.items() if os.waitpid(pid, os.WNOHANG)[0]]
         for lease in over:
             del self._ending[lease]
-        return bool(over)
+        tried = bool(self._trying and os.waitpid(self._trying, os.WNOHANG)[0])
+        if tried:
+            self._trying = 0
+        return bool(over) or tried
 
     # The verbs
 
@@ -84,11 +114,12 @@ class Desk:
             "memory_gib": sum(float(one["memory_gib"]) for one in living),
             "gpus": sorted(taken | self._book.gpus_of_others(entries)),
             "holders": sorted(lease for lease, one in entries.items() if one["boot"] == self.boot),
+            "network": machine.found_mode(self._shared, self.boot),
         }
 
     def _take(self, asked: Dict[str, Any]) -> Dict[str, Any]:
         lease = str(asked["lease"])
-        with self._book.changed() as entries:
+        with self._book.changed(cards=bool(int(asked["gpus"]))) as entries:
             held = entries.get(lease)
             if held is None:
                 held = self._fitting(asked, entries)
@@ -261,7 +292,8 @@ def serve(options: Dict[str, str]) -> int:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     sys.argv[0] = os.path.abspath(sys.argv[0])
     desk = Desk(home, shared, options)
-    _say({"facts": desk.facts, "boot_id": desk.boot, "home": home})
+    _say({"facts": desk.facts, "boot_id": desk.boot, "home": home, "address": desk.address})
+    desk.try_network()
     rest, heard = b"", time.monotonic()
     while True:
         wait = LOOK_AT_CHILDREN_S if desk.busy else SILENCE_S

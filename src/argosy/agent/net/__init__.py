@@ -18,7 +18,8 @@ The network: the same functions in `isolated` and in `host`
 
     isolated.build(directory, mark, nodes, subnet=None, balanced=(), way_out=True,
                    pid_namespaces=True) -> Network
-    host.build(directory, mark, nodes, subnet=None, balanced=(), names="mount") -> Network
+    host.build(directory, mark, nodes, subnet=None, balanced=(), names="mount", address="")
+        -> Network    address: the machine's own, for all nodes, of a group on several hosts
         nodes     names such as "trainer-0"; those that are there already keep their addresses
         balanced  task names that get an address of their own for the proxy
         mark      one word, no blanks; it is in the command line of everything that is started
@@ -29,15 +30,16 @@ The network: the same functions in `isolated` and in `host`
         pid_namespace False (nodes with accelerators): the group's PID namespace, not one of its own
 
     Network    mode directory mark subnet router nodes{name: address} balanced{task: address}
-               holder way_out pid_namespaces names; `.record()` is a plain dict for a journal;
-               `.hosts` is the path of the hosts file. `network.load(directory)` reads the record
-               that build keeps beside it (None if there is none).
+               holder way_out pid_namespaces names address bound; `.record()` is a plain dict for
+               a journal; `.hosts` is the path of the hosts file. `network.load(directory)` reads
+               the record that build keeps beside it (None if there is none).
 
 Names
 
-    names.compose(group, network, machine=None, balanced=None) -> str    the text of the hosts file;
-                                     `machine`: further lines, by default what the machine's own
-                                     file has; `balanced`: task -> host name of its proxy
+    names.compose(group, network, machine=None, balanced=None, others=None) -> str
+                                     the text of the hosts file; `machine`: further lines, by
+                                     default what the machine's own file has; `balanced`: task ->
+                                     host name of its proxy; `others`: node elsewhere -> address
     names.rewrite(path, text) -> None                 in place: running programs see it at once
 
 Attempts (used by the launcher, in `enter.py`, which needs os and ctypes only)

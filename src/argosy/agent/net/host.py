@@ -1,7 +1,8 @@
 """Mode host: the machine's own network, one 127.x address for each node.
 
 Right for programs that bind $ARGOSY_HOSTNAME; two that bind 0.0.0.0 with one port get in each
-other's way. The functions are those of `isolated`.
+other's way. Of a group that lies on several hosts every node here has the machine's own address
+instead: two of them cannot have one port at all. The functions are those of `isolated`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 import shutil
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
+from . import machine, supervisor
 from . import names as hosts_file
-from . import supervisor
 from .network import Network, from_record, load, locked, save, with_names
 
 # 127.64.0.0/10, away from 127.0.0.1, 127.0.0.53 and Debian's 127.0.1.1: 16,384 ranges of a /24
@@ -28,9 +29,11 @@ def build(
     subnet: Optional[str] = None,
     balanced: Sequence[str] = (),
     names: str = "mount",
+    address: str = "",
 ) -> Network:
     """Ensure an address for each node; `names` is what `trial` found: mount, nss_wrapper, none.
 
+    `address`: the machine's own, which other hosts reach, for all nodes; "": each one of its own.
     Raises NetworkError when names cannot be shown in that way.
     """
     directory = os.path.abspath(directory)
@@ -46,12 +49,21 @@ def build(
                 nodes={},
                 balanced={},
                 names=names,
+                address=address,
+                bound=_bound(address),
             )
             hosts_file.rewrite(network.hosts, hosts_file.compose("local", network))
             if names == "mount":
                 user = hosts_file.try_mount(network.hosts)
                 network = dataclasses.replace(network, user=user)
         return save(with_names(network, tuple(nodes), tuple(balanced)))
+
+
+def _bound(address: str) -> str:
+    """Where programs listen that are to be reached at the address."""
+    if not address or machine.bindable(address):
+        return address
+    return machine.found_address() or address
 
 
 def _free_subnet(directory: str, mark: str, count: int) -> str:

@@ -30,18 +30,24 @@ def compose(
     network: Network,
     machine: Optional[Sequence[str]] = None,
     balanced: Optional[Mapping[str, str]] = None,
+    others: Optional[Mapping[str, str]] = None,
 ) -> str:
     """The text: localhost, the router, `address node.group node`, `address task.group` (balanced).
 
     A balanced task's name means the proxy for all; its nodes keep their own names and addresses.
-    `balanced`: task -> that name, where it is not simply `task.group`.
+    `balanced`: task -> that name, where it is not simply `task.group`. `others`: node -> address at
+    which hosts reach it, of a group on several: a node that was here may be elsewhere now.
     Then what the machine itself knows (`machine`; None: its /etc/hosts), in mode isolated without
     its loopback addresses, which are not a node's.
     """
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     if network.mode == "isolated":
         lines.append("%s router.%s router" % (network.router, group))
-    for node, address in network.nodes.items():
+    nodes = dict(network.nodes)
+    for node, address in (others or {}).items():
+        if address != network.address or node not in nodes:
+            nodes[node] = address
+    for node, address in nodes.items():
         lines.append("%s %s.%s %s" % (address, node, group, node))
     for task, address in network.balanced.items():
         lines.append("%s %s" % (address, (balanced or {}).get(task) or "%s.%s" % (task, group)))

@@ -51,6 +51,8 @@ class Network:
     user: bool = False  # a user namespace is needed: the owner cannot mount
     way_out: bool = False
     pid_namespaces: bool = False
+    address: str = ""  # mode host, of a group on several hosts: at which they reach this one
+    bound: str = ""  # the same, where programs here listen; the address of every node here
 
     @property
     def hosts(self) -> str:
@@ -126,8 +128,13 @@ def _is_at(fd: int, path: str) -> bool:
 def with_names(network: Network, nodes: Tuple[str, ...], balanced: Tuple[str, ...]) -> Network:
     """Add what is missing: nodes get addresses from below, balanced tasks from above.
 
-    An address, once given, stays. Raises NetworkError when the subnet is full.
+    An address, once given, stays. Where the network has a `bound` address, all nodes have that.
+    Raises NetworkError when the subnet is full.
     """
+    if network.bound:
+        network = dataclasses.replace(
+            network, nodes={**network.nodes, **dict.fromkeys(nodes, network.bound)}
+        )
     subnet = ipaddress.ip_network(network.subnet)
     first = int(subnet.network_address)
     last = first + subnet.num_addresses - NOT_ADDRESSES

@@ -20,9 +20,9 @@ from . import enter, isolated, names
 from .linux import holder as holders
 from .linux import inside, kernel, router
 from .linux.hints import hint
+from .machine import TRIALS
 from .network import NetworkError, boot_id, write_whole
 
-FILE = "trial.json"
 NODE = "node-0"
 OF_TRIAL = re.compile(r"trial-([0-9]+)-([0-9]+)(-.*)?")  # pid and start time of who tries
 OLD_S = 600.0
@@ -39,7 +39,7 @@ def trial(directory: str, wanted: str = "auto", way_out: Optional[bool] = None) 
         way_out = router.host_has_default_route()
     key = [boot_id(), os.geteuid(), wanted, way_out, _programs()]
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    path = os.path.join(directory, FILE)
+    path = os.path.join(directory, TRIALS)
     known = _read(path)
     name = "%s-%s" % (wanted, way_out)
     if known.get(name, {}).get("key") == key:
@@ -53,7 +53,7 @@ def trial(directory: str, wanted: str = "auto", way_out: Optional[bool] = None) 
 
 def forget(directory: str) -> None:
     """Let the next `trial` try again."""
-    path = os.path.join(directory, FILE)
+    path = os.path.join(directory, TRIALS)
     if os.path.exists(path):
         os.unlink(path)
 

@@ -2,7 +2,9 @@
 
 JSON of {index: holder}, changed under flock, in a folder that everybody may write. The holder is a
 server's process: leases outlive it, so a server writes its entries again when it starts, and what
-its programs use meanwhile stands in the agents' own file (`agent/gpus.py`), which is read too.
+its programs use meanwhile stands in the agents' own file (`agent/gpus.py`), which is read too; so
+is what servers elsewhere have leased of this machine by SSH (`agent/leases/book.py`). Those choose
+under the lock of this file, too, so that nothing is given twice.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +24,9 @@ from argosy.model.ids import LeaseId
 
 MACHINE_FILE: Final = Path("/tmp/argosy-gpu-leases.json")
 AGENTS_FILE: Final = Path("/tmp/argosy-gpus.json")
+LEASES_FILE: Final = Path("/var/tmp/argosy-leases.json")
 SIZE_MAX: Final = 1 << 20
+LEASES_MAX: Final = 16 << 20
 
 RETRY_SECONDS: Final = 2.0
 
@@ -39,6 +44,7 @@ class CardBook:
     server: str
     path: Path = MACHINE_FILE
     agents: Path = AGENTS_FILE
+    leases: Path = LEASES_FILE
 
     @contextlib.contextmanager
     def locked(self, mine: Mapping[int, LeaseId]) -> Iterator[set[int]]:
@@ -56,13 +62,14 @@ class CardBook:
                 hint=f"`chmod 666 {self.path}` as its owner, or remove it when nothing runs",
             ) from error
         try:
-            self._lock(fd)
+            self._lock(fd, self.path)
             entries = {
                 index: entry
                 for index, entry in _parsed(os.pread(fd, SIZE_MAX, 0)).items()
                 if entry.get("server") != self.server and _lives(entry)
             }
-            others = {int(index) for index in entries} | self._used() - set(mine)
+            used = self._used() | self._leased()
+            others = {int(index) for index in entries} | used - set(mine)
             taken = set(others)
             yield taken
             me = identity(os.getpid())
@@ -74,14 +81,14 @@ class CardBook:
         finally:
             os.close(fd)
 
-    def _lock(self, fd: int) -> None:
+    def _lock(self, fd: int, path: Path) -> None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BookLocked(
-                f"who holds which card is not known: another process has {self.path} locked",
+                f"who holds which card is not known: another process has {path} locked",
                 code="local/reservations-locked",
-                hint=f"`fuser {self.path}` shows which; end it when it does not go on",
+                hint=f"`fuser {path}` shows which; end it when it does not go on",
                 retry=RETRY_SECONDS,
             ) from error
 
@@ -92,6 +99,47 @@ class CardBook:
         except OSError:
             return set()
         return {int(index) for index, entry in entries.items() if _lives(entry)}
+
+    def _leased(self) -> set[int]:
+        """What is leased by SSH. Raises AccessError for a file that says nothing sure, BookLocked.
+
+        Its lock keeps a writer from being met in the middle.
+        """
+        try:
+            fd = os.open(self.leases, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise self._unsure(str(error.strerror)) from error
+        try:
+            self._lock(fd, self.leases)
+            body = os.pread(fd, LEASES_MAX, 0)
+        finally:
+            os.close(fd)
+        boot, line = boot_id(), _counting_line(body)
+        if line is None and body.strip(b"\0"):
+            raise self._unsure("no line of it is whole")
+        try:
+            living = [one for one in json.loads(line or b"{}").values() if one["boot"] == boot]
+            return {int(index) for one in living for index in one["indices"]}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._unsure(repr(error)) from error
+
+    def _unsure(self, why: str) -> AccessError:
+        return AccessError(
+            f"which cards are leased by SSH is not known: {self.leases}: {why}",
+            code="local/reservations",
+            hint=f"make {self.leases} readable and writable, or remove it once nothing runs there",
+        )
+
+
+def _counting_line(body: bytes) -> bytes | None:
+    """The JSON of the last whole line of `CRC JSON`; None when there is none."""
+    for line in reversed(body.split(b"\n")[:-1]):
+        check, _, text = line.partition(b" ")
+        if check == b"%08x" % zlib.crc32(text):
+            return text
+    return None
 
 
 def _opened(path: Path) -> int:
@@ -119,10 +167,15 @@ def _parsed(body: bytes) -> Entries:
     }
 
 
+def boot_id() -> str:
+    """What changes when the machine starts anew."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
 def identity(pid: int) -> dict[str, Any]:
     """Boot, pid and start time: one process, ever."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        boot = file.read().strip()
+    boot = boot_id()
     with open(f"/proc/{pid}/stat", "rb") as stat:
         started = int(stat.read().rpartition(b")")[2].split()[19])
     return {"boot": boot, "pid": pid, "started": started}

@@ -67,6 +67,7 @@ class Place:
     home: str  # below it: of this server, pool and host
     server: str
     idle_exit: float  # seconds
+    address: str = ""  # at which other hosts reach it; "": it finds out itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def opening(agent: Agent, place: Place) -> str:
     on), and last `have PYTHON\\tAGENT`, after which the desk speaks.
     """
     options = f"--server-id {shlex.quote(place.server)} --idle-exit {place.idle_exit:g}"
+    options += f" --address {place.address}" if place.address else ""
     return f"""echo {MARK}
 p= old=
 for n in {PYTHONS}; do

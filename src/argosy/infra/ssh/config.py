@@ -11,12 +11,14 @@
           hosts:
             - gpu-1
             - {host: 10.0.0.2, user: root, port: 2222, identity_file: ~/.ssh/root, name: gpu-2}
+            - {host: gpu-3, address: 10.1.0.3}    # where the other hosts reach it
 
 SkyPilot's `~/.sky/ssh_node_pools.yaml` is read too; a pool of the same name here comes first.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +34,7 @@ AGENT_HOME: Final = "~/.argosy-agent"
 POOL_KEYS: Final = (
     "hosts", "user", "identity_file", "accept_new", "fence_after", "agent_home",
 )  # fmt: skip
-HOST_KEYS: Final = ("host", "user", "port", "identity_file", "name")
+HOST_KEYS: Final = ("host", "user", "port", "identity_file", "name", "address")
 POOL_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 HOST_NAME: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,250}")
 SECONDS: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
@@ -50,6 +52,7 @@ class HostConfig:
     port: int = 0
     identity_file: str = ""
     accept_new: bool = False
+    address: str = ""  # IPv4, where the other hosts reach it; "": as it finds out itself
 
     @property
     def words(self) -> list[str]:
@@ -174,7 +177,21 @@ def _host(reading: Reading, node: yaml.Node, like: HostConfig, key: str) -> Host
         port=_port(reading, values.get("port")),
         identity_file=_identity(reading, values.get("identity_file")) or like.identity_file,
         accept_new=like.accept_new,
+        address=_address(reading, values.get("address")),
     )
+
+
+def _address(reading: Reading, node: yaml.Node | None) -> str:
+    text = str(node.value).strip() if node is not None else ""
+    try:
+        loopback = bool(text) and ipaddress.IPv4Address(text).is_loopback
+    except ValueError:
+        loopback = True
+    if node is not None and (loopback or not text):
+        hint = "the one at which the pool's other hosts reach it, such as `10.0.0.2`"
+        reading.wrong(node, "`address` must be an IPv4 address of the host", hint=hint)
+        return ""
+    return text
 
 
 def _port(reading: Reading, node: yaml.Node | None) -> int:

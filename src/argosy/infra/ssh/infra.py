@@ -56,6 +56,8 @@ class _Sight:
 class Ssh:
     """One pool of hosts."""
 
+    hosts_apart = True  # no host reaches into an isolated network on another
+
     def __init__(self, pool: PoolConfig, settings: Settings) -> None:
         self.name: InfraName = f"ssh/{pool.name}"
         self._pool, self._now = pool, settings.now
@@ -72,6 +74,7 @@ class Ssh:
                     f"{settings.server}/{pool.name}/{host.name}",
                     settings.server,
                     settings.idle_exit,
+                    host.address,
                 ),
                 settings.agent,
                 settings.home,
@@ -83,22 +86,20 @@ class Ssh:
     # --- the five verbs --------------------------------------------------------------------------
 
     async def offers(self, need: Need) -> Sequence[Offer]:
-        """Every host that answers, whatever the need is: the planner counts. Raises the error of
-        a host when none answers.
+        """Every host, whatever the need is: the planner counts. One that does not answer offers
+        nothing now, and says why.
         """
         answers = await self._ask_all("look")
-        offers = []
-        for host, answer in answers.items():
-            if isinstance(answer, dict):
-                total = capacity(host.facts)
-                free = total.minus(taken(host.facts, answer))
-                offers.append(Offer(self.name, host.name, free, total, network="host"))
-            elif host.facts:  # not now, but what it has is known: what needs it may fit later
-                total = capacity(host.facts)
-                offers.append(Offer(self.name, host.name, NOTHING, total, 0, network="host"))
-        if not offers:
-            raise as_refusal(_first_error(answers.values()))
-        return tuple(offers)
+        return tuple(self._offer(host, answer) for host, answer in answers.items())
+
+    def _offer(self, host: SshHost, answer: dict[str, Any] | ArgosyError) -> Offer:
+        total = capacity(host.facts) if host.facts else NOTHING  # as it was when it answered last
+        if isinstance(answer, ArgosyError):
+            why = f"{answer.text} ({answer.hints[0]})" if answer.hints else answer.text
+            return Offer(self.name, host.name, NOTHING, total, 0, silent=why, apart=True)
+        free = total.minus(taken(host.facts, answer))
+        network = str(answer.get("network") or "")
+        return Offer(self.name, host.name, free, total, network=network, apart=True)
 
     async def acquire(self, request: LeaseRequest) -> None:
         """Make the lease on its host, and see that an agent runs there. Raises CapacityError,
@@ -189,10 +190,12 @@ class Ssh:
         answers = await self._ask_all("look", seconds=ACQUIRE_SECONDS)
         errors = [answer for answer in answers.values() if isinstance(answer, ArgosyError)]
         pythons = sorted({str(host.facts["python"]) for host in answers if host.facts})
+        looks = [answer for answer in answers.values() if isinstance(answer, dict)]
+        networks = sorted({str(one.get("network") or "not tried yet") for one in looks})
         facts = [
             ("hosts", f"{len(answers) - len(errors)} of {len(answers)} answer"),
             ("python", ", ".join(pythons)),
-            ("network", "host"),
+            ("network", f"{' or '.join(networks) or 'unknown'} on one host, host on several"),
         ]
         problems = [error.text for error in errors]
         hints = [hint for error in errors for hint in error.hints]
@@ -287,7 +290,3 @@ def _wanted(request: LeaseRequest, facts: dict[str, Any]) -> dict[str, Any]:
         "gpus": card.count if card else 0,
         "choices": list(indices[named[0]]) if named else [],
     }
-
-
-def _first_error(answers: Any) -> ArgosyError:
-    return next(answer for answer in answers if isinstance(answer, ArgosyError))

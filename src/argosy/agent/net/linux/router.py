@@ -45,19 +45,29 @@ NODE_SETTINGS: Tuple[Tuple[str, str], ...] = (
 
 
 def apply_settings(settings: Tuple[Tuple[str, str], ...]) -> None:
-    """Write them in the current network namespace; what this kernel does not have is left out."""
+    """Write them in the current network namespace; what this kernel does not have is left out.
+
+    Raises OSError where nothing would be passed on from node to node: in some containers /proc/sys
+    is read-only.
+    """
     for path, value in settings:
         try:
             fd = os.open(path, os.O_WRONLY)
+            try:
+                os.write(fd, value.encode())
+            finally:
+                os.close(fd)
         except OSError:
-            continue
-        try:
-            os.write(fd, value.encode())
-        except OSError:
-            if path.endswith("ip_forward"):
+            if path.endswith("ip_forward") and _read(path) != value:
                 raise
-        finally:
-            os.close(fd)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def rules(subnet: str) -> str:

@@ -1,0 +1,1 @@
+"""Code and files that come from elsewhere; what the server sends is kept by content."""
