@@ -350,3 +350,11 @@ def test_the_agents_own_log_is_capped_and_keeps_what_was_said_last(new_agent) ->
     eventually(lambda: log.stat().st_size < 1000)
     assert older.read_bytes().startswith(b"link: a message lacks")
     assert older.stat().st_size > MAX_BYTES
+
+
+def test_a_socket_that_was_removed_is_made_again(agent: Agent) -> None:
+    agent.run("A", "sleep 1000")
+    (agent.home / "agent.sock").unlink()
+    eventually((agent.home / "agent.sock").exists, "its socket is there", 20)
+    agent.connect()
+    assert agent.stop("A")[:3] == ("stopped", None, 15)

@@ -100,6 +100,13 @@ def test_status_of_a_group_in_every_form(server: Answering) -> None:
     assert argosy("status", "demo", "-o", "name").stdout == "demo/trainer/0\ndemo/trainer/1\n"
 
 
+def test_status_watch_without_a_terminal_tells_changes_and_no_ages(server: Answering) -> None:
+    views = [a_view(), replace(a_view(), age=7.0, now=9e9), a_view("SUCCEEDED", 0)]
+    server.answers["GET /v1/groups/demo/watch"] = Stream([asdict(view) for view in views])
+    lines = argosy("status", "demo", "-w", "-o", "json").stdout.splitlines()
+    assert [json.loads(line)["phase"] for line in lines] == ["RUNNING", "SUCCEEDED"]
+
+
 def test_status_watch_without_a_terminal_ends_with_the_groups_code(server: Answering) -> None:
     end = a_view("FAILED", 100)
     server.answers["GET /v1/groups/demo/watch"] = Stream([asdict(a_view()), asdict(end)])

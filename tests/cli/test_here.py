@@ -46,6 +46,25 @@ def test_validate_and_schema_work_offline(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_validate_warns_of_what_only_a_launch_needs(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "g.yaml").write_text(
+        "name: x\nworkdir: ./code\nfile_mounts:\n  /a: ./hidden-$KEY\n  /b: ./here\n"
+        "  /c: {source: ./no, mode: COPY}\nsecrets: {API_KEY: null, KEY: hunter2}\nrun: x\n"
+    )
+    done = argosy("validate", str(tmp_path / "g.yaml"), "-o", "json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["valid"]) == (0, True)
+    assert [(one["where"].rpartition("g.yaml:")[2], one["code"]) for one in found["warnings"]] == [
+        ("7:11", "spec/missing-secret"),
+        ("2:10", "file/missing"),
+        ("4:3", "file/missing"),
+        ("6:3", "file/missing"),
+    ]
+    assert str(tmp_path / "code") in found["warnings"][1]["text"]
+    assert "hunter2" not in done.stdout
+
+
 def test_init_writes_a_group_that_is_valid(tmp_path: Path) -> None:
     target = str(tmp_path / "My_group.yaml")
     assert argosy("init", target).returncode == 0

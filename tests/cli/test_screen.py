@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
 from argosy.cli.errors import error_lines
 from argosy.cli.screen.group import closing_lines, group_lines, progress_lines, reason_lines
-from argosy.cli.screen.lines import BAR_SECONDS, PENDING_MOST, LogLines, Source, collapsed, tame
+from argosy.cli.screen.lines import (
+    BAR_SECONDS,
+    PENDING_MOST,
+    LogLines,
+    Source,
+    as_written,
+    collapsed,
+    tame,
+)
 from argosy.cli.screen.live import Live
 from argosy.cli.screen.paint import Paint, paint_for
 from argosy.cli.screen.plan import brief_lines, plan_lines
@@ -98,6 +107,15 @@ def test_without_prefix_lines_are_as_they_were() -> None:
 )
 def test_rewritten_line_shows_its_last_state(line: str, shown: str) -> None:
     assert collapsed(line) == shown
+
+
+def test_into_a_file_lines_are_as_the_program_wrote_them(tmp_path: Path) -> None:
+    written = b"10%\r100%\nwindows\r\n\xff\x1b[K\r\n"
+    with (tmp_path / "log").open("w", encoding="ascii") as file:
+        lines = lines_of(prefix=False, raw=as_written(file))
+        for at, byte in enumerate(written):
+            file.write(lines.feed("trainer", 0, 1, bytes([byte]), at * BAR_SECONDS))
+    assert (tmp_path / "log").read_bytes() == written
 
 
 def test_bar_without_an_end_shows_its_state_now_and_then() -> None:

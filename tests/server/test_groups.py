@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,22 @@ async def test_a_plan_writes_nothing(folder: Path) -> None:
         answer = await rig.post("plan", {"file": "demo.yaml", "text": FILE})
         assert answer["plan"]["fits"]
         assert (await rig.get("groups"))["groups"] == []
+
+
+async def test_a_plan_warns_of_what_a_launch_refuses(folder: Path) -> None:
+    text = (
+        "name: a\nworkdir: ./code\nfile_mounts: {/a: ./no}\nsecrets: {API_KEY: null}\nrun: echo\n"
+    )
+    body = {"file": "a.yaml", "text": text, "base": str(folder / "none")}
+    async with a_server(folder) as rig:
+        plan = (await rig.post("plan", {**body, "secrets_later": True}))["plan"]
+        for place, words in (("2:10", "none/code"), ("3:15", "none/no"), ("4:11", "API_KEY")):
+            assert any(f"a.yaml:{place}" in one and words in one for one in plan["warnings"])
+        for path in ("plan", "groups"):
+            later = {"secrets_later": True} if path == "groups" else {}
+            with pytest.raises(InputErrors) as caught:
+                await rig.post(path, {**body, **later})
+            assert [one.code for one in caught.value.errors] == ["spec/missing-secret"]
 
 
 async def test_a_wrong_file_names_its_places(folder: Path) -> None:
@@ -142,6 +159,12 @@ async def test_chaos_reaches_the_attempt_or_its_host(folder: Path) -> None:
         await rig.post("groups/demo/chaos", {"what": "freeze", **where})
         await rig.post("groups/demo/chaos", {"what": "lose-host", **where})
         assert rig.infra.broken == ["worker-1 freeze", "h1 lose"]
+        told = [one for one in await rig.lines("groups/demo/events") if one["code"] == "chaos"]
+        user = getpass.getuser()
+        assert [(one["about"], one["text"]) for one in told] == [
+            ("worker-1", f"freeze, on purpose, by {user}"),
+            ("worker-1", f"lose-host, on purpose, by {user}"),
+        ]
         with pytest.raises(InputError) as caught:
             await rig.post("groups/demo/chaos", {"what": "explode", **where})
         assert "lose-host" in caught.value.hints[0]
@@ -157,6 +180,8 @@ async def test_chaos_of_what_has_ended_is_a_conflict_and_breaks_nothing(folder: 
                 await rig.post("groups/demo/chaos", {"what": what, "task": "worker", "index": 0})
             assert "worker-0 does not run" in caught.value.text
         assert rig.infra.broken == []
+        codes = [one["code"] for one in await rig.lines("groups/demo/events")]
+        assert "chaos" not in codes
 
 
 @pytest.mark.parametrize("path", ["plan", "groups"])

@@ -17,6 +17,7 @@ import pytest
 from argosy.errors import Unreachable
 from argosy.sdk.client import Client
 from argosy.sdk.wire import NoServer
+from tests.cli.typed import argosy
 from tests.store.small_disk import on_a_tmpfs
 
 DEADLINE_S = 60.0
@@ -117,6 +118,28 @@ def test_a_second_server_is_refused_and_told_the_pid(
     assert f"pid {server.pid}" in said
     assert "hint: " in said
     assert client.server().pid == server.pid
+
+
+def test_a_server_without_its_socket_is_named_and_can_be_stopped(
+    server: subprocess.Popen[str], folder: Path
+) -> None:
+    until((folder / "server.json").exists)
+    (folder / "server.sock").unlink()
+    named = f"a server runs (pid {server.pid}), but its socket is gone"
+    mending = "`argosy server stop` ends it, programs go on"
+    shown = argosy("server", "status", ARGOSY_HOME=str(folder))
+    assert (shown.returncode, shown.stdout) == (8, f"{named}: {mending}\n")
+    looked = argosy("doctor", "-o", "json", ARGOSY_HOME=str(folder))
+    found = next(one for one in json.loads(looked.stdout) if one["what"] == "server")
+    assert (found["state"], found["text"], found["hints"]) == ("bad", named, [mending])
+    refused = argosy("status", ARGOSY_HOME=str(folder))
+    assert f"(pid {server.pid}), but its socket is gone" in refused.stderr
+    assert mending in refused.stderr
+    assert argosy("server", "stop", ARGOSY_HOME=str(folder)).returncode == 0
+    assert gone(server.pid)
+    assert server.wait(DEADLINE_S) == 0
+    shown = argosy("server", "status", ARGOSY_HOME=str(folder))
+    assert "no server runs" in shown.stdout
 
 
 def test_a_killed_server_is_followed_by_the_next(

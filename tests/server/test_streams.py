@@ -55,6 +55,29 @@ async def test_watching_shows_the_group_now_and_at_its_end(folder: Path) -> None
         assert versions == sorted(versions)
 
 
+async def test_watching_says_a_group_again_that_only_grows_older(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("argosy.server.streams.AGAIN_S", 0.05)
+    async with a_server(folder) as rig:
+        await rig.running()
+        watch = rig.stream("groups/demo/watch")
+        seen = [await watch.next()]
+        ages: list[float] = []
+        while len(ages) < 3:  # a change that comes late starts anew
+            line = await watch.next()
+            assert line is not None
+            alike = seen[-1] is not None and seen[-1]["version"] == line["version"]
+            ages = [*ages, line["age"]] if alike else []
+            seen.append(line)
+        assert ages == sorted(set(ages))
+        await end_all(rig)
+        while (line := await watch.next()) is not None:
+            seen.append(line)
+        assert seen[-1] is not None
+        assert seen[-1]["phase"] == "SUCCEEDED"
+
+
 async def test_events_come_once_each_and_follow_to_the_end(folder: Path) -> None:
     async with a_server(folder) as rig:
         await rig.running()

@@ -197,3 +197,13 @@ def test_a_bucket_that_is_not_made_of_a_download_is_said():
     said = task("run: x\nfile_mounts: {/a: {name: b, source: 'https://c/d'}}\n").not_carried_out
     assert "no bucket `b` is made" in said[0]
     assert task("run: x\nfile_mounts: {/a: 'https://c/d'}\n").not_carried_out == ()
+
+
+def test_a_key_that_is_given_twice_hides_no_other_error():
+    found = errors("name: a\nenvs: {A: 1, A: 2}\nnum_nodes: many\nrunn: x\nrun: x\n")
+    assert said(found) == ["2:14 duplicate-key", "3:12 wrong-value", "4:1 unknown-key"]
+
+
+def test_a_list_of_sources_cannot_climb_out_of_its_destination():
+    text = "run: x\nfile_mounts: {d: {source: [.., ./a/..], mode: COPY}}\n"
+    assert [one.destination for one in task(text).file_mounts] == ["d/work", "d/code"]

@@ -47,6 +47,8 @@ WRONG = {
     "latin1": (["2:14 encoding"], "UTF-8"),
     "memory-wrong": (["3:11 wrong-value", "4:9 wrong-value", "5:14 wrong-value"], "`16GB`"),
     "mount-null-name": (["4:5 mount-source"], "name: BUCKET"),
+    "mount-climbs": (["3:3 destination", "4:3 destination", "5:3 destination"],
+                     "a path below the working directory, `~/x` or an absolute one"),
     "mount-twice": (["4:3 destination-twice"], "destination of its own"),
     "mount-variable": (["3:10 variable", "5:10 variable"], "add `HOME` to `envs`"),
     "names-alike": (["7:7 duplicate-task"], "the first is in line 4"),

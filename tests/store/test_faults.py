@@ -20,6 +20,7 @@ from tests.store.small_disk import on_a_tmpfs
 
 pytestmark = pytest.mark.anyio
 FULL_DISK = Path(__file__).parent / "full_disk.py"
+RESERVE = Path(__file__).parent / "reserve_spent.py"
 OPEN = (
     "import json, sys, pathlib\n"
     "from argosy.errors import ArgosyError\n"
@@ -45,6 +46,15 @@ def test_a_full_disk_is_a_clear_error_and_nothing_is_torn(tmp_path: Path) -> Non
     assert "free some space" in told["error"]["hints"][0]
     assert told["readable_while_full"]
     assert told["writable_again"]
+    assert told["whole"]
+
+
+def test_what_a_full_disk_refuses_is_written_in_the_room_that_was_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    told = told_on_a_tmpfs(folder, "size=12m", sys.executable, str(RESERVE), str(folder))
+    assert told["allocated"] >= 2 * 2**20
+    assert told["saved"] >= 1
+    assert told["reopened"]
     assert told["whole"]
 
 

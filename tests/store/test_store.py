@@ -68,7 +68,8 @@ async def test_secrets_are_kept(store: Store) -> None:
 @pytest.mark.usefixtures("store")
 def test_only_the_owner_reads_the_files(tmp_path: Path) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+    names = ("store.db", "store.db-wal", "store.db-shm", "store.reserve")
+    assert modes == dict.fromkeys(names, 0o600)
 
 
 def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:

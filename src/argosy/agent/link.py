@@ -22,6 +22,9 @@ FULL_BYTES = 1 << 20
 CONTROL_MAX_BYTES = 64 << 20
 """A control stream that lets so much pile up is dead."""
 
+LOOK_EVERY_S = 5.0
+"""Between two looks whether the socket is still there."""
+
 Message = Dict[str, Any]
 
 
@@ -208,20 +211,42 @@ class Server:
         """Bind `name` in the current directory (a relative path: absolute ones are limited to 107
         bytes).
         """
-        self._loop, self._on_first = loop, on_first
+        self._loop, self._on_first, self._name = loop, on_first, name
         try:
             os.unlink(name)
         except FileNotFoundError:
             pass
+        self._listen()
+        self._look_later()
+
+    def _listen(self) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            self._sock.bind(name)
+            self._sock.bind(self._name)
         finally:
             os.umask(before)
         self._sock.listen(128)
         self._sock.setblocking(False)
-        loop.on_read(self._sock.fileno(), self._accept)
+        self._loop.on_read(self._sock.fileno(), self._accept)
+
+    def _look_later(self) -> None:
+        self._looking = self._loop.after(LOOK_EVERY_S, self._look)
+
+    def _look(self) -> None:
+        """A socket that somebody removed is made again: nobody could come in any more."""
+        self._look_later()
+        if os.path.lexists(self._name):
+            return
+        gone = self._sock
+        try:
+            self._listen()
+        except OSError as error:
+            sys.stderr.write("link: %s: %s\n" % (self._name, error.strerror))
+            self._sock = gone
+            return
+        self._loop.forget(gone.fileno())
+        gone.close()
 
     def _accept(self) -> None:
         for _ in range(16):
@@ -240,5 +265,6 @@ class Server:
 
     def close(self) -> None:
         """Listen no more."""
+        self._looking.cancel()
         self._loop.forget(self._sock.fileno())
         self._sock.close()

@@ -132,6 +132,13 @@ class Control:
         if what in ("restore", "thaw"):
             self._controller.freed(attempt.infra)
 
+    async def note(self, group: Group, event: Event) -> None:
+        """Add a fact to the timeline of a group, and wake who follows it."""
+        await self.store.note(group, event)
+        entry = self._controller.entries.get(group.id)
+        if entry is not None:
+            entry.tell_changed()
+
     # What there is
 
     def find(self, ref: str) -> Group:

@@ -10,9 +10,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from argosy.errors import InputError, InputErrors, NotFound
+
+if TYPE_CHECKING:
+    from argosy.spec import Parsed, Warning_
 
 FILE_BYTES_MOST = 16 << 20
 _SECRETS = re.compile(r"^[ \t]*[\"']?secrets[\"']?[ \t]*:", re.MULTILINE)
@@ -31,7 +34,8 @@ def launch_body(
 
     Secrets that the file only names take their values from `environment` (default: the process's);
     nothing else of it is sent.
-    `options` are the other keys of the body: name, infra, set, no_accelerators, network, replace.
+    `options` are the other keys of the body: name, infra, set, no_accelerators, network, replace,
+    and for a plan secrets_later.
     """
     shown, base, text = read_text(file)
     around = os.environ if environment is None else environment
@@ -79,6 +83,26 @@ def read_bytes(file: str | Path) -> tuple[str, Path, bytes]:
             hint="give the YAML file of a job group; data belongs into `file_mounts`",
         )
     return str(file), path.absolute().parent, data
+
+
+def missing_paths(parsed: Parsed) -> tuple[Warning_, ...]:
+    """A warning for each file or folder of the submitter that is named and not there: a launch
+    would refuse it. For this machine only.
+    """
+    from argosy.model.secrets import masked, secret_values
+    from argosy.spec import Warning_
+
+    secrets = secret_values(parsed.spec)
+    return tuple(
+        Warning_(
+            masked(f"{one.what} is not there: {one.path}", secrets),
+            one.place,
+            "make it before the launch, or correct the path",
+            "file/missing",
+        )
+        for one in parsed.local_paths
+        if not os.path.exists(os.path.expanduser(one.path))
+    )
 
 
 def secrets_named(text: str) -> set[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import os
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
@@ -14,9 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from argosy.control.planning import unknown_infras
 from argosy.errors import Conflict, InputError, InputErrors
 from argosy.model import codec
+from argosy.model.action import Event
 from argosy.model.group import Intent, Outcome, Verb
 from argosy.model.ids import GroupId
 from argosy.model.spec import GroupSpec
+from argosy.sdk.launch import missing_paths
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
 from argosy.server.context import Context, Here, attempts_of, live_attempt, newest_attempt, node_of
@@ -24,6 +28,7 @@ from argosy.server.masking import masked, masked_data, masked_errors
 from argosy.server.streams import reasons_of, view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
+from argosy.spec.source.notes import Warning_
 from argosy.views.explain import explain
 from argosy.views.near import near_infras, unknown_infra
 from argosy.views.plan import plan_view
@@ -55,6 +60,7 @@ class LaunchBody(BaseModel):
     network: str = ""
     replace: bool = False
     user: str = ""
+    secrets_later: bool = False  # for a plan: secrets without a value are warnings
 
     def overrides(self) -> Overrides:
         """What the command line changes, as the parser takes it."""
@@ -97,10 +103,11 @@ class ChaosBody(BaseModel):
 @router.post("/plan")
 async def plan(body: LaunchBody, here: Here) -> Response:
     """Where each node would run, and why; nothing is written."""
-    parsed = await _parsed(body, here)
+    parsed = await _parsed(body, here, secrets_later=body.secrets_later)
+    missing = await asyncio.to_thread(missing_paths, parsed)
     _refuse_unknown(here, parsed.spec)
     chosen = await here.control.plan(parsed.spec)
-    view = codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed)))
+    view = codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed.warnings + missing)))
     return answer({"plan": masked_data(view, parsed.spec)})
 
 
@@ -111,11 +118,11 @@ async def launch(body: LaunchBody, here: Here) -> Response:
     _refuse_unknown(here, parsed.spec)
     with masked_errors(parsed.spec):
         group = await here.control.submit(parsed.spec, source=body.text, replace=body.replace)
-    told = {"id": group.id, "name": group.spec.name, "warnings": list(_sentences(parsed))}
+    told = {"id": group.id, "name": group.spec.name, "warnings": list(_sentences(parsed.warnings))}
     return answer(told)
 
 
-async def _parsed(body: LaunchBody, here: Context) -> Parsed:
+async def _parsed(body: LaunchBody, here: Context, *, secrets_later: bool = False) -> Parsed:
     """The file, understood; in a thread, since a large one takes its time."""
     try:
         return await asyncio.to_thread(
@@ -126,6 +133,7 @@ async def _parsed(body: LaunchBody, here: Context) -> Parsed:
             home=USER_HOME,
             overrides=body.overrides(),
             user=body.user,
+            secrets_later=secrets_later,
         )
     except InputErrors as found:
         flag = any(one.place and one.place.file == f"--infra {body.infra}" for one in found.errors)
@@ -143,11 +151,11 @@ def _refuse_unknown(here: Context, spec: GroupSpec) -> None:
         raise InputError(text, code="infra/unknown", hint=hints)
 
 
-def _sentences(parsed: Parsed) -> tuple[str, ...]:
-    """The warnings of a file, each with its place."""
+def _sentences(warnings: Iterable[Warning_]) -> tuple[str, ...]:
+    """Warnings of a file, each with its place."""
     return tuple(
         f"{warning.place}: {warning.text}" if warning.place else warning.text
-        for warning in parsed.warnings
+        for warning in warnings
     )
 
 
@@ -283,4 +291,15 @@ async def chaos(ref: str, body: ChaosBody, here: Here) -> Response:
             before = reversed(attempts_of(found, attempt.node))
             attempt = next((one for one in before if one.outcome is Outcome.LOST), attempt)
         await here.control.break_host(attempt, ON_HOST[body.what])
+    told = f"{body.what}, on purpose, by {_user()}"
+    event = Event(here.now(), "chaos", str(attempt.node), told, attempt.number)
+    await here.control.note(found, event)
     return answer(FINE)
+
+
+def _user() -> str:
+    """Whose server this is: nobody else can ask it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # the user has no name here
+        return f"uid {os.getuid()}"

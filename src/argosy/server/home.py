@@ -5,6 +5,7 @@ server.json   pid, start time, version; gone after a clean stop
 server.sock   the API, mode 0600
 server.log    JSON lines
 store.db      the store
+store.reserve room that a full disk gets
 """
 
 from __future__ import annotations
@@ -105,6 +106,12 @@ class Home:
         pid = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
         os.close(self._lock)
         self._lock = -1
+        if (self.folder / "server.json").exists() and not self.address.exists():
+            return Conflict(
+                f"a server runs on {self.folder} (pid {pid or 'unknown'}), but its socket is gone",
+                code="server/running",
+                hint="`argosy server stop` ends it, programs go on",
+            )
         return Conflict(
             f"a server runs on {self.folder} already: pid {pid or 'unknown'}",
             code="server/running",

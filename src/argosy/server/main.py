@@ -89,8 +89,8 @@ async def _serve(home: Home, ready: int) -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, web.stop)
-            home.announce(started_at)
             listener = home.listen()
+            home.announce(started_at)  # after the socket: who finds this and no socket knows why
             gc.freeze()  # what was loaded stays: it need not be looked at again
             gc.enable()
             log.info("server-ready", extra={"pid": os.getpid(), "home": str(home.folder)})

@@ -22,24 +22,28 @@ from argosy.views.shapes import Usage
 router = APIRouter(prefix="/v1/groups/{ref}", tags=["streams"])
 
 WATCH_EVERY_S: Final = 0.1  # at most ten lines a second
+AGAIN_S: Final = 2.0  # a watched group is said again after so long: its ages and usage move
 QUEUED: Final = re.compile(r"\bgroup (\S+) is\b")  # "group g1-2 is being placed on local"
 PAGE: Final = 500  # events read at a time
 
 
 @router.get("/watch")
 async def watch(ref: str, here: Here) -> Response:
-    """The group now and after every change, the last time when its phase is final."""
+    """The group now, after every change and every few seconds, the last time when it is final."""
     group = here.control.find(ref)
 
     async def produce(out: Out) -> None:
-        current = group
+        current, before = group, None
         loop = asyncio.get_running_loop()
         while True:
             sent_at = loop.time()
-            await out(line(codec.encode(view_of(here, current))))
+            view = codec.encode(view_of(here, current))
+            if view != before:
+                await out(line(view))
+            before = view
             if current.phase.final:
                 return
-            changed = await here.control.changed(current.id, current.version)
+            changed = await _changed_or_old(here, current)
             rest = WATCH_EVERY_S - (loop.time() - sent_at)
             if rest > 0 and not changed.phase.final:
                 await asyncio.sleep(rest)
@@ -77,6 +81,15 @@ async def logs(ref: str, here: Here, query: Annotated[LogQuery, Query()]) -> Res
         await send_logs(here, group, query, out)
 
     return Lines(produce, here.closing)
+
+
+async def _changed_or_old(here: Context, group: Group) -> Group:
+    """The group once it has changed, or as it is once what was said of it is old."""
+    try:
+        async with asyncio.timeout(AGAIN_S):
+            return await here.control.changed(group.id, group.version)
+    except TimeoutError:
+        return group
 
 
 def view_of(here: Context, group: Group) -> object:

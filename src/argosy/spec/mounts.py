@@ -51,7 +51,9 @@ def workdir_of(value: Any, mark: Mark, folders: Folders, notes: Notes) -> Workdi
             mark, "workdir-uri", f"`workdir` is a folder of yours, not `{text[:60]}`",
             "write `workdir: {url: ...}` for a git repository, `file_mounts` for a bucket",
         )  # fmt: skip
-    return Workdir(path=folders.absolute(text))
+    path = folders.absolute(text)
+    notes.reads(mark, path, "the `workdir`")
+    return Workdir(path=path)
 
 
 def mounts_of(
@@ -75,19 +77,26 @@ def mounts_of(
 
 def _destination(key: Scalar, about: str, notes: Notes) -> str:
     path = key.text
-    bad = ""
+    bad, hint = "", "write `/path/on/node: source`, or `~/path: source`"
     if _URI.match(path):
         bad = "is a URI; a destination is a path on the node"
     elif not path.strip("/") or "\0" in path or len(path) > MAX_PATH:
         bad = "cannot be a path on the node"
+    elif about == "file_mounts" and _climbs(path):
+        bad = "is outside of the working directory"
+        hint = "write a path below the working directory, `~/x` or an absolute one"
     elif about == "volumes" and not path.startswith(("/", "~/")):
         bad = "is not absolute"
     if bad:
         notes.error(
-            key.mark, "destination", f"the destination `{path[:60]}` of `{about}` {bad}",
-            "write `/path/on/node: source`, or `~/path: source`",
+            key.mark, "destination", f"the destination `{path[:60]}` of `{about}` {bad}", hint,
         )  # fmt: skip
     return path.rstrip("/") or path
+
+
+def _climbs(path: str) -> bool:
+    """Whether a relative path leaves the folder that it starts from."""
+    return posixpath.normpath(path).split("/", 1)[0] == ".."
 
 
 def _copied(
@@ -95,7 +104,9 @@ def _copied(
 ) -> list[FileMount]:
     scheme = _URI.match(source)
     if scheme is None:
-        return [FileMount(destination, folders.absolute(source))]
+        path = folders.absolute(source)
+        notes.reads(key.mark, path, f"the source of `{destination[:60]}`")
+        return [FileMount(destination, path)]
     kind = scheme.group(1).lower()
     if kind in BUCKETS or _AZURE.match(source):
         return [FileMount(destination, source, store=kind, mode="COPY")]
@@ -135,6 +146,8 @@ def _stored(
     made: list[FileMount] = []
     for source in sources:
         last = posixpath.basename(source.rstrip("/"))
+        if last in (".", ".."):
+            last = posixpath.basename(folders.absolute(source))
         below = posixpath.join(destination, last)
         if several and any(one.destination == below for one in made):
             notes.error(

@@ -17,7 +17,7 @@ from argosy.spec.layout import Layout, apply_sets, lay_out, with_defaults
 from argosy.spec.mounts import Folders
 from argosy.spec.overrides import Overrides
 from argosy.spec.source.file import Map, Scalar, absent, documents, open_notes
-from argosy.spec.source.notes import Mark, Notes, Warning_
+from argosy.spec.source.notes import LocalPath, Mark, Notes, Warning_
 from argosy.spec.task import Draft, draft, with_conditions
 from argosy.spec.variables import Missing, note_missing, variables_of
 
@@ -26,10 +26,15 @@ NETWORKS = ("isolated", "host")
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A file that is right, and what is doubtful about it, in the order of the file."""
+    """A file that is right, and what is doubtful about it, in the order of the file.
+
+    `local_paths` are what it takes from the submitter's machine: whether they are there is for
+    those to find out who may look.
+    """
 
     spec: GroupSpec
     warnings: tuple[Warning_, ...] = ()
+    local_paths: tuple[LocalPath, ...] = ()
 
 
 def parse(
@@ -40,11 +45,13 @@ def parse(
     home: str = "",
     overrides: Overrides | None = None,
     user: str = "",
+    secrets_later: bool = False,
 ) -> Parsed:
     """What the file means, with every default filled in and every rule checked.
 
     `file` is its name, for messages; `base` the absolute folder that relative paths start from,
-    `home` the submitter's (without it `~` stays as it is). Raises InputErrors with every error.
+    `home` the submitter's (without it `~` stays as it is). With `secrets_later` a secret without a
+    value is a warning. Raises InputErrors with every error.
     """
     chosen = overrides or Overrides()
     decoded, notes = open_notes(text, file)
@@ -57,12 +64,14 @@ def parse(
     header = HEADER.read(layout.header, "", notes)
     _look_at_header(layout, notes)
     name = _group_name(layout, header, file, chosen, notes)
-    drafts = _drafts(layout, name, chosen, Folders(base, home), notes)
+    missing = Missing()
+    drafts = _drafts(layout, name, chosen, Folders(base, home), missing, notes)
+    note_missing(missing, notes, secrets_later=secrets_later)
     rules.check_tasks(drafts, layout.execution, notes)
     spec = _group(layout, header, name, drafts, notes)
     notes.raise_errors()
     spec = replace(spec, user=user, network=chosen.network)
-    return Parsed(spec, notes.sorted_warnings())
+    return Parsed(spec, notes.sorted_warnings(), tuple(notes.local_paths))
 
 
 def _checked(overrides: Overrides, notes: Notes) -> Overrides:
@@ -115,10 +124,14 @@ def _group_name(
 
 
 def _drafts(
-    layout: Layout, group: str, overrides: Overrides, folders: Folders, notes: Notes
+    layout: Layout,
+    group: str,
+    overrides: Overrides,
+    folders: Folders,
+    missing: Missing,
+    notes: Notes,
 ) -> list[Draft]:
     found: list[Draft] = []
-    missing = Missing()
     together = layout.headed and layout.execution is Execution.PARALLEL
     for position, document in enumerate(layout.tasks):
         task = with_defaults(document, layout.header)
@@ -135,7 +148,6 @@ def _drafts(
             dots = not together
             rules.check_name(made.spec.name, made.mark("name"), "task", notes, dots=dots)
             found.append(made)
-    note_missing(missing, notes)
     return found
 
 

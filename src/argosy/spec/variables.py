@@ -148,8 +148,11 @@ def _written(task: Map, name: str) -> Mark:
     return task.mark
 
 
-def note_missing(missing: Missing, notes: Notes) -> None:
-    """One error for each variable without a value; the hint gives all of them at once."""
+def note_missing(missing: Missing, notes: Notes, *, secrets_later: bool) -> None:
+    """One error for each variable without a value; the hint gives all of them at once.
+
+    With `secrets_later` those of secrets are warnings.
+    """
     every = " ".join(f"--env {name}=..." for name in missing.envs)
     for name, mark in missing.envs.items():
         notes.error(
@@ -158,7 +161,8 @@ def note_missing(missing: Missing, notes: Notes) -> None:
         )  # fmt: skip
     every = " ".join(f"--secret {name}" for name in missing.secrets)
     for name, mark in missing.secrets.items():
-        notes.error(
+        tell = notes.warn if secrets_later else notes.error
+        tell(
             mark, "missing-secret",
             f"the secret `{name}` has no value, here or in your environment",
             f"`export {name}=...` and launch again, or launch with `{every}`"

@@ -18,11 +18,12 @@ from sqlalchemy import Connection, Engine, Select, delete, func, insert, or_, se
 from sqlalchemy.dialects.sqlite import insert as insert_or
 from sqlalchemy.exc import DBAPIError
 
-from argosy.errors import Conflict, NotFound
+from argosy.errors import Conflict, InfraError, NotFound
 from argosy.model.action import Decision, Event
 from argosy.model.group import Group, Intent
 from argosy.model.ids import GroupId, LeaseId, ServerId, dns_label, group_lease
 from argosy.store import database, rows
+from argosy.store.reserve import Reserve
 from argosy.store.tables import events, groups, leases, lives, meta, names, turns
 from argosy.store.writer import Writer
 
@@ -47,6 +48,15 @@ class Store:
     @classmethod
     def open(cls, path: Path) -> Store:
         """Open or make the store, brought up to date. Raises Broken, AccessError, InfraError."""
+        try:
+            return cls._opened(path)
+        except InfraError as error:
+            if error.code != "store/disk-full" or not Reserve(path).spend():
+                raise
+        return cls._opened(path)
+
+    @classmethod
+    def _opened(cls, path: Path) -> Store:
         database.make_file(path)
         reading, writing = database.reader(path), database.writer(path)
         try:
@@ -149,6 +159,12 @@ class Store:
             return after
 
         return await self._writer.write(write, durable=False)
+
+    async def note(self, group: Group, event: Event) -> None:
+        """Add a fact to the timeline of a group; its record stays as it is."""
+        await self._writer.write(
+            lambda connection: _add_events(connection, group, (event,)), durable=False
+        )
 
     async def remove(self, group: GroupId) -> None:
         """Forget an ended group and its events; its lease ids stay known.

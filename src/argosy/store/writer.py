@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from argosy.errors import ArgosyError, Unreachable
 from argosy.store.database import translated
+from argosy.store.reserve import Reserve
 
 T = TypeVar("T")
 BATCH_MOST: Final = 256  # jobs in one commit
@@ -41,6 +42,7 @@ class Writer:
     def __init__(self, engine: Engine, path: Path) -> None:
         self._engine = engine
         self._path = path
+        self._reserve = Reserve(path)
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -72,12 +74,14 @@ class Writer:
 
     def _run(self) -> None:
         ended = False
+        self._reserve.keep()
         while not ended:
             taken = self._take()
             ended = None in taken
             jobs = [job for job in taken if job and job.answer.set_running_or_notify_cancel()]
             if jobs:
                 self._commit(jobs)
+                self._reserve.keep()
 
     def _take(self) -> list[Job | None]:
         """What is queued, at least one, at most a batch."""
@@ -91,7 +95,7 @@ class Writer:
 
     def _commit(self, jobs: list[Job]) -> None:
         try:
-            answers = self._transaction(jobs)
+            answers = self._tried(jobs)
         except BaseException as error:
             if len(jobs) > 1:
                 for job in jobs:
@@ -103,6 +107,16 @@ class Writer:
                 job.answer.set_exception(answer)
             else:
                 job.answer.set_result(answer)
+
+    def _tried(self, jobs: list[Job]) -> list[Any]:
+        """The answers of a transaction; one that met a full disk is tried in the kept room."""
+        try:
+            return self._transaction(jobs)
+        except (DBAPIError, OSError) as error:
+            full = translated(error, self._path).code == "store/disk-full"
+            if not full or not self._reserve.spend():
+                raise
+        return self._transaction(jobs)
 
     def _transaction(self, jobs: list[Job]) -> list[Any]:
         """Each job's value or ArgosyError; anything else undoes them all."""

@@ -24,6 +24,7 @@ _TONES = (
             "cap",
             "trunc",
             "given-up",
+            "chaos",
         ),
     ),
     ("good", ("succeed", "healthy", "running", "started")),

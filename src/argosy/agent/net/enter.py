@@ -156,7 +156,10 @@ def exec_into(
                 os._exit(code)  # end-of-file: the caller ended before the signal was asked for
             except BlockingIOError:
                 pass
-        os.execvpe(argv[0], argv, env)
+        try:
+            os.execvpe(argv[0], argv, env)
+        except FileNotFoundError:
+            os.write(2, ("argosy: %s: no such command\n" % argv[0]).encode("utf-8", "replace"))
     except OSError as error:
         os.write(2, ("argosy: cannot run %s: %s\n" % (argv[0], error)).encode())
         code = 126 if isinstance(error, PermissionError) else 127
@@ -199,8 +202,14 @@ def _mirror(child: int) -> NoReturn:
     """Wait for `child` and end as it ends; TERM and HUP are passed on, the terminal's are its."""
     import signal
 
+    def pass_on(number: int, _frame: Any) -> None:
+        try:
+            os.kill(child, number)
+        except ProcessLookupError:
+            pass  # it has ended, perhaps of the same signal
+
     for passed_on in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(passed_on, lambda got, _frame: os.kill(child, got))
+        signal.signal(passed_on, pass_on)
     for told_by_terminal in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(told_by_terminal, signal.SIG_IGN)
     status = os.waitpid(child, 0)[1]

@@ -20,6 +20,7 @@ from argosy.cli.screen.paint import Paint, paint_for, say
 from argosy.errors import ArgosyError
 from argosy.sdk.client import Client
 from argosy.sdk.home import home_folder, log_file, socket_file
+from argosy.sdk.lost import MENDING, lost_server, lost_text
 from argosy.sdk.start import answers, last_words
 from argosy.sdk.wire import PATH_BYTES_MOST, NoServer
 from argosy.views.text import duration, size
@@ -142,6 +143,8 @@ def _server(home: Path) -> list[Finding]:
 
 
 def _no_server(home: Path) -> Finding:
+    if (pid := lost_server(home)) is not None:
+        return Finding("server", "bad", lost_text(pid), (MENDING,))
     if not socket_file(home).exists():
         return Finding("server", "ok", "none runs; the first command that needs one starts it")
     words = last_words(home, 1)
@@ -156,6 +159,8 @@ def _unwell(home: Path) -> tuple[str, ...]:
 
 def _infra(home: Path) -> list[Finding]:
     if not _answers(home):
+        if lost_server(home) is not None:
+            return [Finding("network", "ok", "not tried: the server cannot be asked")]
         hint = "`argosy infra check` starts a server and tries the network"
         return [Finding("network", "ok", "not tried: no server runs", (hint,))]
     try:
@@ -187,7 +192,7 @@ def _leftovers(home: Path) -> list[Finding]:
         return [Finding("left", "ok", "no process of this home runs")]
     shown = ", ".join(map(str, marked[:8])) + (" ..." if len(marked) > 8 else "")
     text = f"{len(marked)} processes of this home run (pid {shown})"
-    if _answers(home):
+    if _answers(home) or lost_server(home) is not None:
         return [Finding("left", "ok", text)]
     hint = "`argosy status` starts a server that finds them again; `argosy cancel GROUP` ends them"
     return [Finding("left", "warn", f"{text}, and no server watches them", (hint,))]

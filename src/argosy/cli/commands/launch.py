@@ -12,7 +12,7 @@ import click
 from argosy.cli.following import Feed, Follower, detached, finish
 from argosy.cli.options import emit, emit_json, emit_lines, output_option
 from argosy.cli.overrides import env_pairs, file_options, secret_pairs
-from argosy.cli.screen.lines import LogLines
+from argosy.cli.screen.lines import LogLines, as_written
 from argosy.cli.screen.paint import paint_for, say, terminal, window
 from argosy.cli.screen.plan import brief_lines, plan_lines
 from argosy.errors import CapacityError
@@ -30,7 +30,7 @@ def plan(file: str, output: str, **given: Any) -> int:
 
     Nothing is written or started. Exits 4 when it does not fit.
     """
-    view = Client().plan(_body(file, os.environ, **given))
+    view = Client().plan(_body(file, os.environ, secrets_later=True, **given))
     if output == "json":
         emit_json(view)
     else:
@@ -137,6 +137,7 @@ def _follow(
         timestamps=timestamps,
         width=max((len(node.node) for task in view.tasks for node in task.nodes), default=0),
         tamed=terminal(out),
+        raw=as_written(out),
     )
     feed.add("watch", lambda: follow.watch(client, accepted.id, feed.tell))
     feed.add("logs", lambda: follow.logs(client, accepted.id, LogQuery(follow=True), feed.tell))

@@ -11,7 +11,7 @@ import click
 from argosy.cli.address import AddressType, parse, resolved
 from argosy.cli.following import Feed, Follower, detached, remark
 from argosy.cli.options import Duration, emit_json_line, output_option
-from argosy.cli.screen.lines import LogLines
+from argosy.cli.screen.lines import LogLines, as_written
 from argosy.cli.screen.paint import paint_for, say, terminal
 from argosy.errors import InputError, Unreachable
 from argosy.sdk import follow
@@ -66,6 +66,7 @@ def logs(
         timestamps=timestamps,
         width=max((len(node.node) for node in shown), default=0),
         tamed=terminal(sys.stdout),
+        raw=as_written(sys.stdout),
     )
     if following:
         return _follow(client, view, query, lines)

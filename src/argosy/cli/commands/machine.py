@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from argosy.cli.screen.table import table
 from argosy.errors import NotFound, Unreachable
 from argosy.sdk.client import Client, ServerView
 from argosy.sdk.home import home_folder, log_file
+from argosy.sdk.lost import MENDING, lost_server, lost_text
 from argosy.sdk.wire import NoServer
 from argosy.views.near import unknown_infra
 from argosy.views.text import duration, size
@@ -104,7 +106,12 @@ def status(output: str) -> int:
     try:
         view = client.server()
     except NoServer:
-        if output == "json":
+        if (pid := lost_server(client.home)) is not None:
+            if output == "json":
+                emit_json({"running": True, "home": str(client.home), "pid": pid, "socket": False})
+            else:
+                emit(f"{lost_text(pid)}: {MENDING}")
+        elif output == "json":
             emit_json({"running": False, "home": str(client.home)})
         else:
             emit(f"no server runs for {client.home}; any command that needs one starts it")
@@ -136,18 +143,15 @@ def stop() -> int:
     try:
         view = client.server()
     except NoServer:
-        say("argosy: no server runs")
+        if (pid := lost_server(client.home)) is None:
+            say("argosy: no server runs")
+            return 0
+        os.kill(pid, signal.SIGTERM)
+        _await_end(pid, f"`kill -9 {pid}` ends it too; running groups go on")
+        say("argosy: the server, whose socket was gone, has ended; programs go on")
         return 0
     client.stop_server()
-    deadline = time.monotonic() + STOP_TIMEOUT
-    while os.path.exists(f"/proc/{view.pid}") and not _ended(view.pid):
-        if time.monotonic() > deadline:
-            raise Unreachable(
-                f"the server (pid {view.pid}) was asked to end and still runs",
-                code="server/does-not-end",
-                hint=f"`kill {view.pid}` ends it too; running groups go on",
-            )
-        time.sleep(STEP)
+    _await_end(view.pid, f"`kill {view.pid}` ends it too; running groups go on")
     say(f"argosy: the server has ended; {view.groups} groups go on" if view.groups else
         "argosy: the server has ended")  # fmt: skip
     return 0
@@ -185,6 +189,19 @@ def _server_line(view: ServerView) -> str:
         f"pid {view.pid}, version {view.version}, up {age} (since {clock(view.started_at)}), "
         f"{view.groups} groups live, {size(view.rss_bytes)}, home {view.home}"
     )
+
+
+def _await_end(pid: int, hint: str) -> None:
+    """Returns once that process has ended. Raises Unreachable when it takes too long."""
+    deadline = time.monotonic() + STOP_TIMEOUT
+    while os.path.exists(f"/proc/{pid}") and not _ended(pid):
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"the server (pid {pid}) was asked to end and still runs",
+                code="server/does-not-end",
+                hint=hint,
+            )
+        time.sleep(STEP)
 
 
 def _ended(pid: int) -> bool:

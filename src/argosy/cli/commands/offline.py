@@ -13,7 +13,7 @@ from argosy.cli.options import emit, emit_json, output_option
 from argosy.cli.overrides import env_pairs, file_options, secret_pairs
 from argosy.cli.screen.paint import paint_for
 from argosy.errors import ArgosyError, InputError, InputErrors
-from argosy.sdk.launch import read_bytes
+from argosy.sdk.launch import missing_paths, read_bytes
 from argosy.views.text import plural
 
 
@@ -23,7 +23,8 @@ from argosy.views.text import plural
 def validate(file: str, output: str, **given: Any) -> int:
     """Say everything that is wrong with FILE at once: file:line:col, a caret, a hint. Exits 2.
 
-    Needs no server. Warnings go to standard error and change nothing.
+    Needs no server. Warnings go to standard error and change nothing: files and secrets that are
+    not there are warnings here, and refused by a launch.
     """
     from argosy.spec import parse, render
 
@@ -35,6 +36,7 @@ def validate(file: str, output: str, **given: Any) -> int:
             base=str(base),
             home=os.path.expanduser("~"),
             overrides=_overrides(**given),
+            secrets_later=True,
         )
     except InputError as error:
         if output == "json":
@@ -42,7 +44,7 @@ def validate(file: str, output: str, **given: Any) -> int:
             return error.exit_code
         raise
     spec = parsed.spec
-    warnings = parsed.warnings
+    warnings = parsed.warnings + missing_paths(parsed)
     if output == "json":
         emit_json({"valid": True, "name": spec.name, "errors": [], "warnings": [
             {"text": one.text, "where": str(one.place or ""), "hint": one.hint, "code": one.code}

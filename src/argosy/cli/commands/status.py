@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import click
 
@@ -94,10 +95,25 @@ def _watch_group(client: Client, ref: str, output: str) -> int:
 
 
 def _watch_lines(views: Iterable[Overview], output: str) -> int:
-    last = Overview()
+    last, before = Overview(), None
     for last in views:
-        _print_group(last, "jsonl" if output == "json" else output)
+        if (now := _standing(last)) != before:
+            _print_group(last, "jsonl" if output == "json" else output)
+        before = now
     return last.exit_code or 0
+
+
+def _standing(view: Overview) -> Overview:
+    """The view without what moves by itself: lines are for changes only."""
+    tasks = tuple(
+        replace(
+            task,
+            nodes=tuple(replace(one, cpu_percent=None, rss_bytes=None) for one in task.nodes),
+        )
+        for task in view.tasks
+    )
+    reasons = tuple(replace(one, age=None) for one in view.reasons)
+    return replace(view, now=0.0, age=0.0, price_usd=0.0, tasks=tasks, reasons=reasons)
 
 
 def _watch_list(client: Client, everything: bool, limit: int | None, output: str) -> int:

@@ -1,18 +1,21 @@
 """Log bytes to lines for people: one source's pieces joined, progress bars collapsed, prefixes.
 
-A line that was rewritten with carriage returns shows its last state only. A bar that never ends its
-line shows its newest state every `BAR_SECONDS`, so that a long step does not look dead. What is not
-UTF-8 shows a replacement character. On a terminal only colours pass, no other control sequence.
+On a terminal a line that was rewritten with carriage returns shows its last state only. A bar that
+never ends its line shows its newest state every `BAR_SECONDS`, so that a long step does not look
+dead. What is not UTF-8 shows a replacement character, and only colours pass, no other control
+sequence. Into a file or pipe the bytes of a line are as the program wrote them.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TextIO
 
-from argosy.cli.screen.paint import TASK_COLOURS, Paint
+from argosy.cli.screen.paint import TASK_COLOURS, Paint, terminal
 from argosy.model.ids import dns_label
 
 BAR_SECONDS = 10.0
@@ -33,6 +36,14 @@ def collapsed(line: str) -> str:
     return next((part for part in reversed(line.split("\r")) if part.strip()), "")
 
 
+def as_written(out: TextIO) -> bool:
+    """Whether `out` takes the bytes of programs as they are: a file or pipe, made ready for it."""
+    if terminal(out) or not isinstance(out, io.TextIOWrapper):
+        return False
+    out.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+    return True
+
+
 def tame(line: str) -> str:
     """A line that can colour a terminal, and do nothing else to it."""
     if "\x1b" not in line and line.isprintable():
@@ -45,6 +56,7 @@ def tame(line: str) -> str:
 class Source:
     """The unfinished line of one attempt."""
 
+    raw: bool = False  # as the program wrote it
     pending: bytes = b""
     bar_at: float | None = None  # when its bar was last shown
 
@@ -53,22 +65,27 @@ class Source:
         whole, newline, rest = (self.pending + data).rpartition(b"\n")
         lines: list[str] = []
         if newline:
-            text = whole.decode("utf-8", "replace")
+            text = self._text(whole)
             lines = text.split("\n")
-            if "\r" in text:
+            if "\r" in text and not self.raw:
                 lines = [collapsed(line) for line in lines]
             self.bar_at = at
         self.pending = rest
         if len(rest) > PENDING_MOST:
             lines += self.end()
-        elif b"\r" in rest:
+        elif b"\r" in rest and not self.raw:
             lines += self._bar(at)
         return lines
 
     def end(self) -> list[str]:
         """The line that was never ended, if any."""
         rest, self.pending = self.pending, b""
-        return [collapsed(rest.decode("utf-8", "replace"))] if rest else []
+        if not rest:
+            return []
+        return [self._text(rest) if self.raw else collapsed(self._text(rest))]
+
+    def _text(self, data: bytes) -> str:
+        return data.decode("utf-8", "surrogateescape" if self.raw else "replace")
 
     def _bar(self, at: float) -> list[str]:
         self.bar_at = at if self.bar_at is None else self.bar_at
@@ -94,13 +111,14 @@ class LogLines:
     prefix: bool = True
     timestamps: bool = False
     tamed: bool = False
+    raw: bool = False  # for an output that is `as_written`
     width: int = 0  # of the longest name that is expected: prefixes stand in one column
     stamp: Callable[[float], str] = field(default=lambda at: _stamp(at))
     _sources: dict[tuple[str, int, int], Source] = field(default_factory=dict)
 
     def feed(self, task: str, index: int, attempt: int, data: bytes, at: float) -> str:
         """The text to print for one chunk: whole lines, or "" when none is whole yet."""
-        source = self._sources.setdefault((task, index, attempt), Source())
+        source = self._sources.setdefault((task, index, attempt), Source(self.raw))
         return self._printed(task, index, attempt, source.feed(data, at), at)
 
     def end(self, at: float) -> str:

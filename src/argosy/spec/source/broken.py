@@ -9,6 +9,7 @@ from argosy.spec.source.notes import Mark, Notes
 from argosy.spec.source.words import nearest_word
 
 TEMPLATE_HINT: Final = "render the template first, and give Argosy the file that comes out"
+REPEATED: Final = "spec/duplicate-key"
 _JINJA = re.compile(r"\{\{|\{%|\{#")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _YAML_LINE = re.compile(
@@ -232,7 +233,7 @@ def strange_key(mark: Mark, braces: bool, notes: Notes) -> None:
 def repeated(mark: Mark, key: str, first: Mark, notes: Notes) -> None:
     """Note a key that was given twice."""
     notes.error(
-        mark, "duplicate-key",
+        mark, REPEATED.removeprefix("spec/"),
         f"`{key[:80]}` is given twice: in line {first.line} and in line {mark.line}",
         "keep one of the two; YAML would silently drop the first",
     )  # fmt: skip

@@ -111,7 +111,11 @@ def open_notes(text: bytes | str, file: str) -> tuple[str, Notes]:
 
 
 def documents(text: str, notes: Notes) -> list[Node]:
-    """The documents that are not empty. Raises InputErrors when the text is not YAML."""
+    """The documents that are not empty. Raises InputErrors when the text is not YAML.
+
+    Of a key that is given twice the first counts, and the error stays in the notes: the rest of the
+    file can still be read.
+    """
     try:
         found = _composed(text, notes)
     except yaml.YAMLError as error:
@@ -124,7 +128,8 @@ def documents(text: str, notes: Notes) -> list[Node]:
         notes.error(Mark(1, 1), "not-yaml", f"the file cannot be read: {error}", "simplify it")
         notes.raise_errors()
         raise
-    notes.raise_errors()
+    if notes.left_out or any(one.code != broken.REPEATED for one in notes.errors):
+        notes.raise_errors()
     return [node for node in found if not absent(node)]
 
 
@@ -170,6 +175,7 @@ def value_of(text: str, flag: str) -> Node:
     """
     notes = Notes(flag, [text])
     found = documents(text, notes) if text.strip() else []
+    notes.raise_errors()
     node = found[0] if found else Scalar(text, None, Mark(1, 1))
     _move(node, Mark(0, 0, flag))
     return node

@@ -39,6 +39,15 @@ class Warning_:
     code: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class LocalPath:
+    """A file or folder of the submitter that the file names. Whether it is there is not known."""
+
+    what: str  # what it is for, in the words of a message
+    path: str  # absolute, or from `~` when the home is not known
+    place: Place
+
+
 @dataclass(slots=True)
 class Notes:
     """The errors and warnings of one file, each said once."""
@@ -47,6 +56,7 @@ class Notes:
     lines: list[str]
     errors: list[InputError] = field(default_factory=list)
     warnings: list[Warning_] = field(default_factory=list)
+    local_paths: list[LocalPath] = field(default_factory=list)
     said: set[tuple[Mark, str]] = field(default_factory=set)
     left_out: int = 0
     hidden: frozenset[int] | None = None  # lines that hold secrets; None: not looked for yet
@@ -69,6 +79,12 @@ class Notes:
         text, hint = self.shown(text), self.shown(hint)
         if self._new(mark, text) and len(self.warnings) < ERRORS_KEPT:
             self.warnings.append(Warning_(text, self.place(mark), hint, f"spec/{code}"))
+
+    def reads(self, mark: Mark, path: str, what: str) -> None:
+        """Keep a path of the submitter, for those who can look whether it is there."""
+        found = LocalPath(what, path, self.place(mark))
+        if found not in self.local_paths:
+            self.local_paths.append(found)
 
     def hide(self, values: Iterable[str]) -> None:
         """From now on no text shows these values of secrets."""

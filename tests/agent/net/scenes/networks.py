@@ -335,12 +335,13 @@ def what_a_killed_trial_leaves_is_cleared():
             os._exit(0)
     until(lambda: mine(child), "the trial's holder")
     os.kill(child, signal.SIGSTOP)  # long before it comes to its end
-    left = until(lambda: len(mine(child)) == 1 and mine(child), "its own child is no shell now")
+    # A holder is a shell, whose own child looks like one until it is something else.
+    left = until(lambda: len(mine(child)) == 1 and mine(child), "it is one process")
     trial.clear(place)
-    assert mine(child) == left, "the trial lives: it is left alone"
+    assert set(left) <= set(mine(child)), "the trial lives: it is left alone"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    assert mine(child) == left
+    assert set(left) <= set(mine(child))
     assert os.listdir(place)
     trial.clear(place)
     assert not mine(child)
