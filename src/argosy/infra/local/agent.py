@@ -19,9 +19,8 @@ from typing import Any, Final
 
 from argosy.errors import Unreachable
 from argosy.infra.local.processes import started
+from argosy.infra.stream import READ_AHEAD, Lines
 
-LINE_MAX: Final = 64 << 20  # bytes; of the protocol
-READ_AHEAD: Final = 128 << 10  # bytes that wait for a slow reader
 REAP_AGAIN: Final = 0.1  # seconds
 START_SECONDS: Final = 20.0  # until a started agent must answer
 OTHER_SECONDS: Final = 0.5  # that an agent which another process starts gets before it is doubted
@@ -38,48 +37,8 @@ _SIGNALS: Final = {one.value: one.name for one in signal.Signals}
 OLDER: Final = ".1"  # ends the name of the log before
 
 
-class SocketStream:
-    """A stream over a connection, in the words of infra/api.py."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._parts: list[bytes] = []  # of a line whose end has not come yet
-
-    async def read(self, most: int = 65536) -> bytes:
-        """Up to so many bytes; b"" at the end."""
-        try:
-            return await self._reader.read(most)
-        except ConnectionError:
-            return b""
-
-    async def readline(self) -> bytes:
-        """One line with its newline; less, or b"", at the end. Raises ValueError for one too long.
-
-        A long line is put together from parts, so that a stream that nobody reads holds no more
-        than READ_AHEAD twice. Whoever is cancelled loses nothing: the next call goes on.
-        """
-        parts = self._parts
-        while sum(map(len, parts)) <= LINE_MAX:
-            try:
-                parts.append(await self._reader.readuntil(b"\n"))
-            except asyncio.IncompleteReadError as error:
-                parts.append(error.partial)
-            except asyncio.LimitOverrunError as error:
-                parts.append(await self._reader.read(error.consumed))
-                continue
-            except ConnectionError:
-                return b""
-            self._parts = []
-            return b"".join(parts)
-        raise ValueError(f"a line of the agent is longer than {LINE_MAX} bytes")
-
-    async def write(self, data: bytes) -> None:
-        """Send; waits while the other side is slow. Raises Unreachable when nobody is there."""
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except ConnectionError as error:
-            raise Unreachable("the agent has hung up", code="agent/hung-up") from error
+class SocketStream(Lines):
+    """A stream over a connection."""
 
     async def close(self) -> None:
         """End the stream; may be repeated."""

@@ -13,7 +13,6 @@ pretends to have: they are counted, not enforced.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Final
 
 import yaml
 
-from argosy.errors import InputError, InputErrors, Place
+from argosy.infra.config_file import Reading, text_of
 from argosy.infra.local.hosts import Cards, LocalHost
 
 HOSTS_MAX: Final = 1000  # of one pool
@@ -44,75 +43,26 @@ class PoolConfig:
 
 def read_pools(path: Path) -> tuple[PoolConfig, ...]:
     """The pools of the configuration file; () when there is no file. Raises InputErrors."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read: {error}", code="config/unreadable", place=Place(str(path))
-        ) from error
-    return parse_pools(text, str(path))
+    return parse_pools(text_of(path), str(path))
 
 
 def parse_pools(text: str, file: str) -> tuple[PoolConfig, ...]:
     """The same, of a text. Raises InputErrors with everything that is wrong."""
-    reading = _Reading(file, tuple(text.splitlines()), [])
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error)
-        raise InputErrors(
-            (reading.error(mark, f"this is not YAML: {problem}", "not-yaml"),)
-        ) from error
-    pools = reading.pools(root)
-    if reading.errors:
-        raise InputErrors(tuple(reading.errors))
+    reading = _Pools(file, text)
+    pools = reading.pools(reading.root())
+    reading.settle()
     return pools
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """One file that is being read, and what is wrong with it so far."""
-
-    file: str
-    lines: tuple[str, ...]
-    errors: list[InputError]
-
-    def error(self, mark: yaml.Mark | None, text: str, code: str, hint: str = "") -> InputError:
-        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        source = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        place = Place(self.file, line, column, source)
-        return InputError(text, code=f"config/{code}", hint=hint, place=place)
-
-    def wrong(self, node: yaml.Node, text: str, code: str = "bad-value", hint: str = "") -> None:
-        self.errors.append(self.error(node.start_mark, text, code, hint))
-
-    def entries(self, node: yaml.Node | None, what: str) -> list[tuple[yaml.Node, str, yaml.Node]]:
-        """(key node, key, value) of a map; nothing for a missing or null one."""
-        if node is None or (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")):
-            return []
-        if not isinstance(node, yaml.MappingNode):
-            self.wrong(node, f"{what} must be a map", "not-a-map")
-            return []
-        found: dict[str, tuple[yaml.Node, str, yaml.Node]] = {}
-        for key, value in node.value:
-            name = str(key.value)
-            if name in found:
-                first = found[name][0].start_mark.line + 1
-                self.wrong(key, f"`{name}` is given twice, first in line {first}", "duplicate-key")
-            found.setdefault(name, (key, name, value))
-        return list(found.values())
-
-    def section(self, node: yaml.Node | None, what: str, key: str) -> yaml.Node | None:
-        """The value of one key of a map; others are somebody else's."""
-        return next((value for _, name, value in self.entries(node, what) if name == key), None)
+class _Pools(Reading):
+    """The file, read for its virtual pools."""
 
     def pools(self, root: yaml.Node | None) -> tuple[PoolConfig, ...]:
         local = self.section(root, "the file", "local")
         found = []
-        for key, name, value in self.entries(self.section(local, "`local`", "pools"), "`pools`"):
+        for name, (key, value) in self.entries(
+            self.section(local, "`local`", "pools"), "`pools`"
+        ).items():
             if not NAME.fullmatch(name):
                 text = f"`{name}` is no name for a pool: lower case letters, digits and `-`"
                 self.wrong(key, text, hint="begin with a letter; 32 characters at most")
@@ -127,13 +77,11 @@ class _Reading:
 
     def group(self, node: yaml.Node, pool: str, first: int) -> list[LocalHost]:
         """Some equal hosts, numbered from `first`."""
-        given: dict[str, yaml.Node] = {}
-        for key, name, value in self.entries(node, f"pool `{pool}`"):
+        entries = self.entries(node, f"pool `{pool}`")
+        for name, (key, _) in entries.items():
             if name not in KEYS:
-                near = difflib.get_close_matches(name, KEYS, 1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(KEYS)}"
-                self.wrong(key, f"`{name}` is unknown in a pool", "unknown-key", hint)
-            given[name] = value
+                self.unknown(key, "a pool", KEYS)
+        given = {name: value for name, (_, value) in entries.items()}
         count = int(self.number(given.get("hosts"), "hosts", 1.0, whole=True))
         memory = self.memory(given.get("accelerator_memory"), 0.0)
         host = LocalHost(
@@ -183,9 +131,8 @@ class _Reading:
         """`H100`, `H100:8`, or `{H100: 8, L4: 2}`; indices are counted through."""
         pairs: list[tuple[str, str]] = []
         if isinstance(node, yaml.MappingNode):
-            pairs = [
-                (name, str(value.value)) for _, name, value in self.entries(node, "accelerators")
-            ]
+            entries = self.entries(node, "accelerators")
+            pairs = [(name, str(value.value)) for name, (_, value) in entries.items()]
         elif node is not None and isinstance(node, yaml.ScalarNode) and node.value:
             name, _, text = str(node.value).partition(":")
             pairs = [(name.strip(), text.strip())]

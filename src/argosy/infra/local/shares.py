@@ -65,9 +65,11 @@ class Shares:
         Raises InfraError when nobody can lease anything.
         """
         with self.files.locked():
-            return [self._taken(request, broken) for request in requests]
+            return [self._taken_or_why(request, broken) for request in requests]
 
-    def _taken(self, request: LeaseRequest, broken: Callable[[str], str]) -> Held | ArgosyError:
+    def _taken_or_why(
+        self, request: LeaseRequest, broken: Callable[[str], str]
+    ) -> Held | ArgosyError:
         try:
             return self._take(request, broken)
         except ArgosyError as error:

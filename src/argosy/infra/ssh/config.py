@@ -26,8 +26,7 @@ from typing import Final
 
 import yaml
 
-from argosy.errors import InputError, Place
-from argosy.infra.ssh.reading import Reading
+from argosy.infra.config_file import Reading, text_of
 
 HOSTS_MAX: Final = 1000  # of one pool
 AGENT_HOME: Final = "~/.argosy-agent"
@@ -74,22 +73,11 @@ class PoolConfig:
 
 def read_pools(config: Path, user_home: Path) -> tuple[PoolConfig, ...]:
     """All pools; () when there is no file. Raises InputError, InputErrors."""
-    ours = _read(config, "ssh", sky=False)
-    sky = _read(user_home / SKY_FILE, "", sky=True)
+    sky_file = user_home / SKY_FILE
+    ours = parse_pools(text_of(config), str(config))
+    sky = parse_pools(text_of(sky_file), str(sky_file), section="", sky=True)
     names = {pool.name for pool in ours}
     return (*ours, *(pool for pool in sky if pool.name not in names))
-
-
-def _read(path: Path, section: str, *, sky: bool) -> tuple[PoolConfig, ...]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read: {error}", code="config/unreadable", place=Place(str(path))
-        ) from error
-    return parse_pools(text, str(path), section=section, sky=sky)
 
 
 def parse_pools(
@@ -99,8 +87,8 @@ def parse_pools(
     reading = Reading(file, text)
     root = reading.root()
     if section:
-        found = reading.entries(root, "the file").get(section)
-        inside = reading.entries(found[1] if found else None, f"`{section}`", ("pools",))
+        found = reading.section(root, "the file", section)
+        inside = reading.entries(found, f"`{section}`", ("pools",))
         root = inside["pools"][1] if "pools" in inside else None
     pools = []
     for name, (key, value) in reading.entries(root, "`pools`").items():

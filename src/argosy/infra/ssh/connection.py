@@ -12,14 +12,14 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from argosy.errors import AccessError, ArgosyError, Unreachable
 from argosy.infra.ssh.config import HostConfig
 from argosy.infra.ssh.failures import EXIT_SSH, translated
-from argosy.infra.ssh.stream import READ_AHEAD, PipeStream
+from argosy.infra.ssh.stream import PipeStream
+from argosy.infra.stream import READ_AHEAD
 
 CONNECT_SECONDS: Final = 10
 OPEN_SECONDS: Final = 30.0  # for the master: the way there may lead over other hosts
@@ -41,15 +41,6 @@ OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A script that has ended."""
-
-    code: int
-    out: bytes
-    err: str
-
-
 class Connection:
     """The way to one host. `home` tells the masters of several servers of one user apart."""
 
@@ -60,26 +51,6 @@ class Connection:
         self._path: Path | None = None  # of the master's socket; None: nobody has asked yet
         self._guard = asyncio.Lock()
         self._doubted = True  # the socket may be one that nobody listens at
-
-    async def run(self, script: str, stdin: bytes = b"", *, seconds: float = 60.0) -> Done:
-        """Run a script to its end. Raises what `stream` raises, and Unreachable in the end."""
-        stream = await self.stream(script)
-        try:
-            async with asyncio.timeout(seconds):
-                await stream.write(stdin)
-                stream.end_input()
-                parts = []
-                while part := await stream.read():
-                    parts.append(part)
-                code, said = await stream.ended()
-        except TimeoutError as error:
-            text = f"{self.host.name} did not answer within {seconds:g} s"
-            raise Unreachable(text, code="ssh/no-answer", retry=5.0) from error
-        finally:
-            await stream.close()
-        if code == EXIT_SSH:
-            raise self.failed(said)
-        return Done(code, b"".join(parts), said)
 
     async def stream(self, script: str) -> PipeStream:
         """Start a script; its pipes. Raises Unreachable, AccessError."""

@@ -1,4 +1,4 @@
-"""A stream over the pipes of a child `ssh`, in the words of infra/api.py."""
+"""A stream over the pipes of a child `ssh`."""
 
 from __future__ import annotations
 
@@ -7,54 +7,24 @@ import os
 from asyncio.subprocess import Process
 from typing import Final
 
-from argosy.errors import Unreachable
+from argosy.infra.stream import Lines
 
-LINE_MAX: Final = 64 << 20  # bytes; of the agent protocol
-READ_AHEAD: Final = 128 << 10  # bytes that wait for a slow reader
 SAID_MAX: Final = 16 << 10  # bytes of standard error that are read
 END_SECONDS: Final = 5.0  # for a child that was told to end
 
 
-class PipeStream:
+class PipeStream(Lines):
     """What a child reads and writes. `said` is a file that its standard error goes to."""
+
+    OTHER_SIDE = "host"
+    BROKEN = (ConnectionError, RuntimeError)  # the latter: its input was closed
 
     def __init__(self, process: Process, said: int) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
+        super().__init__(process.stdout, process.stdin)
         self._process, self._said = process, said
-        self._reader, self._writer = process.stdout, process.stdin
-        self._parts: list[bytes] = []  # of a line whose end has not come yet
         self._closed = False
-
-    async def read(self, most: int = 65536) -> bytes:
-        """Up to so many bytes; b"" at the end."""
-        return await self._reader.read(most)
-
-    async def readline(self) -> bytes:
-        """One line with its newline; less, or b"", at the end. Raises ValueError for one too long.
-
-        Whoever is cancelled loses nothing: the next call goes on.
-        """
-        parts = self._parts
-        while sum(map(len, parts)) <= LINE_MAX:
-            try:
-                parts.append(await self._reader.readuntil(b"\n"))
-            except asyncio.IncompleteReadError as error:
-                parts.append(error.partial)
-            except asyncio.LimitOverrunError as error:
-                parts.append(await self._reader.read(error.consumed))
-                continue
-            self._parts = []
-            return b"".join(parts)
-        raise ValueError(f"a line from the host is longer than {LINE_MAX} bytes")
-
-    async def write(self, data: bytes) -> None:
-        """Send; waits while the other side is slow. Raises Unreachable when nobody is there."""
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except (ConnectionError, RuntimeError) as error:
-            raise Unreachable("the host has hung up", code="agent/hung-up") from error
 
     def end_input(self) -> None:
         """Nothing more is sent."""

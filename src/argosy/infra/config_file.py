@@ -1,10 +1,11 @@
-"""Reads YAML by its nodes, so that everything that is wrong with a file is told with its place."""
+"""Reads `config.yaml` by its YAML nodes: all that is wrong is told at once, each with its place."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import yaml
@@ -13,6 +14,18 @@ from argosy.errors import InputError, InputErrors, Place
 
 TRUE: Final = ("true", "yes", "on")
 FALSE: Final = ("false", "no", "off")
+
+
+def text_of(path: Path) -> str:
+    """What the file says; "" when there is none. Raises InputError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read: {error}", code="config/unreadable", place=Place(str(path))
+        ) from error
 
 
 @dataclass(slots=True)
@@ -66,11 +79,20 @@ class Reading:
                 first = found[name][0].start_mark.line + 1
                 self.wrong(key, f"`{name}` is given twice, first in line {first}", "duplicate-key")
             if known and name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
-                self.wrong(key, f"`{name}` is unknown in {what}", "unknown-key", hint)
+                self.unknown(key, what, known)
             found.setdefault(name, (key, value))
         return found
+
+    def unknown(self, key: yaml.Node, what: str, known: Sequence[str]) -> None:
+        """That key is none of the known ones."""
+        near = difflib.get_close_matches(str(key.value), known, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+        self.wrong(key, f"`{key.value}` is unknown in {what}", "unknown-key", hint)
+
+    def section(self, node: yaml.Node | None, what: str, key: str) -> yaml.Node | None:
+        """The value of one key of a map; others are somebody else's."""
+        found = self.entries(node, what).get(key)
+        return found[1] if found else None
 
     def word(self, node: yaml.Node, name: str) -> str:
         """A text in one word; "" when it is wrong."""
