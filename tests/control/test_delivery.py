@@ -81,6 +81,7 @@ class World:
                 if size > 1000 and self.cut:  # a frame
                     self.cut -= 1
                     take(1000)
+                    sock.shutdown(socket.SHUT_RDWR)  # nor can it say why any more
                     raise ReceiveError("cut")
                 return take(size)
 
