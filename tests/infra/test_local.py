@@ -39,7 +39,7 @@ from argosy.infra.registry import InfraSettings, open_infras
 from argosy.model.ids import NodeId, ServerId
 from argosy.model.needs import Accelerator, Need
 from argosy.model.plan import Placement
-from argosy.testing.infra_bench import DEADLINE, held, let_go, request, seen
+from argosy.testing.infra_bench import DEADLINE, GROUP, held, let_go, request, seen
 from argosy.testing.infra_stories import InfraStories
 from argosy.testing.infra_suite import InfraSuite
 from tests.infra.local_bench import configure, local_bench
@@ -48,7 +48,7 @@ ACQUIRE = """
 import asyncio, sys
 from pathlib import Path
 from tests.infra.local_bench import an_infra
-from argosy.model.ids import NodeId
+from argosy.model.ids import GroupId, NodeId
 from argosy.model.needs import Need
 from argosy.model.plan import Placement
 from argosy.testing.infra_bench import request
@@ -57,8 +57,8 @@ async def acquire():
     infra = an_infra(Path(sys.argv[1]), "local/rack")
     print("ready", flush=True)
     sys.stdin.readline()
-    need = Need(cpus=4.0)
-    await infra.acquire(request(1, Placement(NodeId("t", 0), "local/rack", "rack-0", need, None)))
+    place = Placement(NodeId("t", 0), "local/rack", "rack-0", Need(cpus=4.0), None)
+    await infra.acquire(request(1, place, GroupId(sys.argv[2])))
 
 asyncio.run(acquire())
 """
@@ -365,7 +365,7 @@ def test_a_process_that_is_killed_while_it_acquires_leaves_what_is_seen(tmp_path
     home = tmp_path / "home"
     configure(home)
     child = subprocess.Popen(
-        [sys.executable, "-c", ACQUIRE, str(home)],
+        [sys.executable, "-c", ACQUIRE, str(home), GROUP],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": f"{os.getcwd()}:{os.getcwd()}/src"},

@@ -15,7 +15,16 @@ from typing import Any, Final, Protocol, TypeVar
 from argosy.errors import ArgosyError, Unreachable
 from argosy.infra.api import Breaks, HostRef, Infra, Stream
 from argosy.model.action import LeaseRequest
-from argosy.model.ids import GroupId, LeaseId, NodeId, Serial, group_lease, lease_id
+from argosy.model.ids import (
+    GroupId,
+    LeaseId,
+    NodeId,
+    Serial,
+    ServerId,
+    group_id,
+    group_lease,
+    lease_id,
+)
 from argosy.model.observed import SeenLease, SeenState
 from argosy.model.plan import Offer, Placement
 
@@ -23,8 +32,9 @@ T = TypeVar("T")
 
 DEADLINE: Final = 60.0  # seconds for anything that is to come true
 ROUNDS: Final = 12  # of tests that interrupt something at different moments
-GROUP: Final = GroupId("g5-1")
 LIFE: Final = 5
+# As of a home of its own: what bears the mark of an id is ended by it, and suites run side by side.
+GROUP: Final = group_id(ServerId(uuid.uuid4().hex), Serial(LIFE, 1))
 
 
 class Bench(Protocol):
