@@ -28,9 +28,10 @@ BUDGET_SIMULATED = Budget(">= 3,000/s and core", least=3000.0)
 
 
 def deciding(options: Options) -> Iterator[Row]:
-    """One decision about groups of 10, 100 and 5,000 nodes, nothing or one thing being new."""
+    """One decision about 10, 100 and 5,000 nodes: nothing or one thing is new, or it is the one
+    that makes every node's first attempt."""
     for nodes, most in decide.BUDGET_MS.items():
-        for name in ("quiet", "news"):
+        for name in decide.WITHIN_BUDGET:
             group, seen = decide.CASES[name](nodes)
             rounds = options.rounds(30 if nodes <= 100 else 6)
             found = Spread(tuple(decide.measured(group, seen, rounds)))

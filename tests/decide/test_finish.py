@@ -84,7 +84,9 @@ def test_failed_auxiliaries_do_not_fail_the_group() -> None:
     assert after.verdict is Phase.SUCCEEDED
 
 
-@pytest.mark.parametrize("cause", ["setup-failed", "files-failed", "network-failed"])
+@pytest.mark.parametrize(
+    "cause", ["setup-failed", "files-failed", "volume-failed", "network-failed"]
+)
 def test_a_setup_that_fails_ends_the_group_even_of_an_auxiliary(cause: str) -> None:
     group = running(a_task("trainer"), a_task("web", primary=False), stage=Stage.PREPARING)
     seen = well(group).ended("web-0", Outcome.FAILED, exit_code=1, cause=cause, text="pip says no")

@@ -10,7 +10,7 @@ from argosy.model.action import Acquire, Release, Replan
 from argosy.model.group import Group, LeaseState, Outcome, Phase, Stage, Verb
 from argosy.model.ids import LeaseId, Serial, group_lease, lease_id
 from argosy.model.observed import Look, SeenLease, SeenState
-from argosy.model.spec import Restart, Scope
+from argosy.model.spec import Restart, Scope, VolumeMount
 from argosy.testing.builders import (
     LIMITS,
     NOW,
@@ -209,6 +209,21 @@ def test_group_wide_things_stay_while_a_look_is_partly_blind() -> None:
     hidden = frozenset([lease_id(group.id, Serial(1, 3))])
     look = Look("local", NOW - 0.1, (zero(group),), blind=hidden)
     assert released(decided(group, an_observed(looks=[look]))) == []
+
+
+def test_volumes_of_a_group_stay_between_its_tasks() -> None:
+    group = running()
+    own = VolumeMount("/x", size_gib=1.0)
+    spec = replace(group.spec, tasks=(replace(group.spec.tasks[0], volumes=(own,)),))
+    nodes = (replace(group.nodes[0], lease=None, attempt=None),)
+    between = ended(phase=Phase.PENDING, ended_at=0.0, spec=spec, nodes=nodes)
+    look = Look("local", NOW - 0.1, (zero(group),))
+    seen = an_observed(looks=[look])
+    assert released(decided(between, seen)) == []
+    plain = replace(between, spec=group.spec)
+    assert released(decided(plain, seen)) == [group_lease(group.id)]
+    over = ended(spec=spec)
+    assert released(decided(over, seen)) == [group_lease(group.id)]
 
 
 # After the end

@@ -34,6 +34,11 @@ def test_the_group_says_who_is_waited_for() -> None:
     assert said(decided(group))["not-ready"] == "web-0 is preparing: the others wait for it"
 
 
+def test_a_node_that_is_alone_keeps_nobody_waiting() -> None:
+    group = running(a_task("web"), stage=Stage.PREPARING)
+    assert said(decided(group))["not-ready"] == "web-0 is preparing"
+
+
 def test_the_start_is_told_and_remembered() -> None:
     decision = decided(running(stage=Stage.READY))
     assert "barrier-open" in codes(decision)

@@ -7,19 +7,8 @@ must be caught by `run_mutations.py`, except those whose `explained` says why no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """One mistake: `old` stands exactly once in `decide/MODULE.py`."""
-
-    name: str
-    module: str
-    old: str
-    new: str
-    explained: str = ""  # why it may survive
-
+from tests.sim.leaving import LEAVING
+from tests.sim.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- absorb ----------------------------------------------------------------------------------
@@ -232,12 +221,18 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            self.wake(at)\n",
         "            pass\n",
     ),
+    Mutation(
+        "how many nodes are settled is counted once",
+        "draft",
+        "            self._settled_of(node.task).update({was.settled: -1, becomes.settled: 1})\n",
+        "            self._settled_of(node.task)\n",
+    ),
     # --- fill ------------------------------------------------------------------------------------
     Mutation(
         "a new attempt beside a live one",
         "fill",
-        "if attempt is not None and (attempt.live or not attempt.judged):",
-        "if attempt is not None and not node.replace and (attempt.live or not attempt.judged):",
+        "    if attempt is not None and not _gives_way(draft, attempt, lease):",
+        "    if attempt and not node.replace and not _gives_way(draft, attempt, lease):",
     ),
     Mutation(
         "an attempt on a lease that is lost",
@@ -260,8 +255,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "an attempt for what is settled",
         "fill",
-        "            if node.settled is None and _vacant(draft, node):",
-        "            if _vacant(draft, node):",
+        "            if node.settled is None:\n                lease",
+        "            if True:\n                lease",
     ),
     Mutation(
         "an attempt number is used twice",
@@ -334,8 +329,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "leases are never released",
         "leases",
-        "if lease.state < LeaseState.RELEASING and not _needed(draft, lease, live):",
-        "if False and not _needed(draft, lease, live):",
+        "        if not _needed(draft, lease, live_by_lease.get(lease.id, [])):\n",
+        "        if False:\n",
     ),
     Mutation(
         "only what the record holds is released",
@@ -352,14 +347,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a release is asked for once",
         "leases",
-        "    if actions:\n        draft.wake(draft.now + draft.limits.ask_again)\n",
-        "",
+        "        draft.wake(draft.now + draft.limits.ask_again)\n    return list(actions.values())\n",
+        "        pass\n    return list(actions.values())\n",
     ),
     Mutation(
         "an acquire is asked for once",
         "leases",
         "        actions.append(Acquire(lease.id, lease.placement))\n"
-        "        draft.wake(draft.now + draft.limits.ask_again)\n",
+        "    if actions:\n        draft.wake(draft.now + draft.limits.ask_again)\n",
         "        if lease.asked_at == draft.now:\n"
         "            actions.append(Acquire(lease.id, lease.placement))\n",
     ),
@@ -427,14 +422,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "assignments are sent once",
         "orders",
-        "                draft.wake(draft.now + draft.limits.ask_again)\n",
+        "    if actions:\n        draft.wake(draft.now + draft.limits.ask_again)\n",
         "",
     ),
     Mutation(
         "a change is assigned under the old serial",
         "orders",
-        "return draft.set_lease(lease.id, orders=orders, book=book, serial=draft.issue())",
-        "return draft.set_lease(lease.id, orders=orders, book=book)",
+        "return draft.set_lease(lease.id, orders=orders, book=version, serial=draft.issue())",
+        "return draft.set_lease(lease.id, orders=orders, book=version)",
     ),
     Mutation(
         "healthy is the same as started",
@@ -442,5 +437,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            here = attempt is not None and attempt.stage is Stage.RUNNING and attempt.healthy\n",
         "            here = attempt is not None and attempt.stage is Stage.RUNNING\n",
     ),
+    *LEAVING,
 )
 """All of them; at least five for each step of `decide`."""

@@ -42,6 +42,15 @@ def _lease(draft: Draft, lease: Lease, seen: SeenLease | None) -> None:
         draft.tell("lease-held", lease.node, f"capacity on {seen.host or lease.placement.infra}")
     elif not lease.held_at:
         draft.set_lease(lease.id, held_at=draft.now, host=seen.host)
+    if seen is not None and seen.state is SeenState.UP and seen.leaving and not lease.leaving:
+        _leave(draft, draft.leases[lease.id], seen.leaving)
+
+
+def _leave(draft: Draft, lease: Lease, text: str) -> None:
+    """The infra is about to take it back."""
+    if lease.state is LeaseState.HELD and not lease.lost:
+        draft.set_lease(lease.id, leaving=True)
+        draft.tell("host-leaving", lease.node, f"{lease.host or lease.placement.infra}: {text}")
 
 
 def _unseen(draft: Draft, lease: Lease) -> None:
@@ -63,8 +72,7 @@ def _lose(draft: Draft, lease: Lease, text: str) -> None:
 
 
 def _end_what_was_on(draft: Draft, lease: LeaseId, cause: str, text: str) -> None:
-    attempt = draft.newest(draft.nodes[draft.leases[lease].node])
-    if attempt is not None and attempt.lease == lease and attempt.live:  # only the newest lives
+    for attempt in draft.live_on(lease):
         outcome = Outcome.LOST
         if cause == "released" and attempt.stage < Stage.RUNNING:
             outcome = Outcome.STOPPED  # goals stop at READY until a start is decided: it never ran

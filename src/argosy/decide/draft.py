@@ -7,10 +7,11 @@ same object.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from argosy.model.action import Action, Decision, Event, Limits, Reason
-from argosy.model.edit import edited
+from argosy.model.edit import changed, edited
 from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase, Placing
 from argosy.model.ids import ZERO, AttemptId, LeaseId, NodeId, Serial, serial_of
 from argosy.model.observed import Look, Observed, Report, SeenLease
@@ -45,6 +46,8 @@ class Draft:
         self._ids_by_task: dict[str, list[NodeId]] = {task.name: [] for task in group.spec.tasks}
         for one in self.nodes:
             self._ids_by_task[one.task].append(one)
+        self._nodes_by_task: dict[str, list[Node]] = {}  # until one of the task is changed
+        self._settled: dict[str, Counter[Outcome | None]] = {}
         self.attempts: dict[AttemptId, Attempt] = {one.id: one for one in group.attempts}
         self.leases: dict[LeaseId, Lease] = {one.id: one for one in group.leases}
         self.tasks: dict[str, TaskSpec] = {task.name: task for task in group.spec.tasks}
@@ -110,6 +113,15 @@ class Draft:
         """The newest attempt of a node; None: it never had one."""
         return self.attempts[node.attempt] if node.attempt is not None else None
 
+    def live_on(self, lease: LeaseId) -> list[Attempt]:
+        """The attempts of a lease that have not ended: one, or the one that a leaving host's
+        successor waits for.
+        """
+        newest = self.newest(self.nodes[self.leases[lease].node])
+        if newest is not None and newest.lease == lease:
+            return [newest] if newest.live else []
+        return [one for one in self.attempts.values() if one.lease == lease and one.live]
+
     def live_by_lease(self) -> dict[LeaseId, list[Attempt]]:
         """The attempts that have not ended, by the lease that they live on."""
         found: dict[LeaseId, list[Attempt]] = {}
@@ -120,24 +132,39 @@ class Draft:
 
     def nodes_of(self, task: TaskSpec) -> list[Node]:
         """The nodes of a task in rank order."""
-        nodes = self.nodes
-        return [nodes[one] for one in self._ids_by_task[task.name]]
+        found = self._nodes_by_task.get(task.name)
+        if found is None:
+            nodes = self.nodes
+            found = [nodes[one] for one in self._ids_by_task[task.name]]
+            self._nodes_by_task[task.name] = found
+        return found
 
     def verdict(self, task: TaskSpec) -> Outcome | None:
         """How the task ended; None: it has not. Once it is not None nothing of it is restarted."""
-        settled = [node.settled for node in self.nodes_of(task)]
-        head = settled[0] if task.ends_with is EndsWith.HEAD else None
+        settled = self._settled_of(task.name)
+        head = self._head_settled(task) if task.ends_with is EndsWith.HEAD else None
         if head is Outcome.SUCCEEDED:
             return head
-        if Outcome.FAILED in settled:
+        if settled[Outcome.FAILED]:
             return Outcome.FAILED
         if head is not None:
             return head
-        if None in settled:
+        if settled[None]:
             return None
-        if Outcome.LOST in settled:
+        if settled[Outcome.LOST]:
             return Outcome.LOST
-        return Outcome.STOPPED if Outcome.STOPPED in settled else Outcome.SUCCEEDED
+        return Outcome.STOPPED if settled[Outcome.STOPPED] else Outcome.SUCCEEDED
+
+    def _head_settled(self, task: TaskSpec) -> Outcome | None:
+        return self.nodes[self._ids_by_task[task.name][0]].settled
+
+    def _settled_of(self, task: str) -> Counter[Outcome | None]:
+        """How many nodes of a task are settled, and how: kept, since every node's end asks it."""
+        found = self._settled.get(task)
+        if found is None:
+            found = Counter([self.nodes[one].settled for one in self._ids_by_task[task]])
+            self._settled[task] = found
+        return found
 
     # What was seen
 
@@ -182,15 +209,20 @@ class Draft:
     def set_node(self, node: NodeId, **changes: Any) -> Node:
         """Change a node."""
         self._edited = True
-        self.nodes[node] = changed = edited(self.nodes[node], **changes)
-        return changed
+        self._nodes_by_task.pop(node.task, None)
+        was = self.nodes[node]
+        becomes = changed(was, changes)
+        if becomes.settled is not was.settled:
+            self._settled_of(node.task).update({was.settled: -1, becomes.settled: 1})
+        self.nodes[node] = becomes
+        return becomes
 
     def set_attempt(self, attempt: AttemptId, **changes: Any) -> Attempt:
         """Change an attempt."""
         self._edited = True
-        self.attempts[attempt] = changed = edited(self.attempts[attempt], **changes)
-        self.moved.add(changed.lease)
-        return changed
+        self.attempts[attempt] = becomes = changed(self.attempts[attempt], changes)
+        self.moved.add(becomes.lease)
+        return becomes
 
     def add_attempt(self, attempt: Attempt) -> None:
         """Take a new attempt into the record."""
@@ -201,9 +233,9 @@ class Draft:
     def set_lease(self, lease: LeaseId, **changes: Any) -> Lease:
         """Change a lease."""
         self._edited = True
-        self.leases[lease] = changed = edited(self.leases[lease], **changes)
+        self.leases[lease] = becomes = changed(self.leases[lease], changes)
         self.moved.add(lease)
-        return changed
+        return becomes
 
     def issue(self) -> Serial:
         """The next serial of this group."""
@@ -266,12 +298,12 @@ class Draft:
         return Decision(group, actions, events, tuple(self._reasons), self._wake_at)
 
     def _frozen(self) -> Group:
-        changed = {
+        changes = {
             field: value
             for field, value in (*self.changes.items(), ("serial", self._serial))
             if value != getattr(self.group, field)
         }
-        if not self._edited and not changed:
+        if not self._edited and not changes:
             return self.group
         held = tuple(one for one in self.leases.values() if one.state is not LeaseState.GONE)
         return edited(
@@ -279,5 +311,5 @@ class Draft:
             nodes=tuple(self.nodes.values()),
             attempts=tuple(self.attempts.values()),
             leases=held,
-            **changed,
+            **changes,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argosy.decide.draft import Draft, ending
-from argosy.model.group import Attempt, Intent, Node, Outcome, Stage, Verb
+from argosy.model.group import Attempt, Intent, LeaseState, Node, Outcome, Stage, Verb
 from argosy.model.ids import NodeId
 from argosy.model.spec import Restart, Scope, TaskSpec
 
@@ -19,6 +19,7 @@ from argosy.model.spec import Restart, Scope, TaskSpec
 def judge(draft: Draft) -> None:
     """Deal with every end that was not dealt with, lost ones first, and with restarts by hand."""
     _by_hand(draft)
+    _leave_hosts(draft)
     ends = []
     for node in draft.nodes.values():
         attempt = draft.newest(node)
@@ -26,6 +27,26 @@ def judge(draft: Draft) -> None:
             ends.append(attempt)
     for attempt in sorted(ends, key=_innocence):
         _judge(draft, draft.nodes[attempt.node], draft.attempts[attempt.id])
+
+
+def _leave_hosts(draft: Draft) -> None:
+    """What runs on hosts that the infra takes back is prepared elsewhere, as far as a lost host
+    would be replaced. The old attempt has its grace; the new one starts when it has ended.
+    """
+    for lease in [one for one in draft.leases.values() if one.leaving]:
+        node, task = draft.nodes[lease.node], draft.tasks[lease.node.task]
+        if node.lease != lease.id or lease.state is not LeaseState.HELD or draft.ending:
+            continue
+        if node.settled is not None or draft.verdict(task) is not None or task not in draft.gang:
+            continue
+        attempt = draft.newest(node)
+        if attempt is not None and attempt.lease == lease.id:
+            if not task.restart.on_lost:
+                continue
+            if attempt.live and not node.replace:
+                renewal = Renewal(task.restart.scope, "lost", f"{node.id} loses its host")
+                _renew(draft, task, node, renewal)
+        draft.set_node(node.id, lease=None, replace=attempt is not None and attempt.live)
 
 
 def _innocence(attempt: Attempt) -> int:

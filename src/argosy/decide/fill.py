@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argosy.decide.draft import Draft
-from argosy.model.group import Attempt, LeaseState, Node
+from argosy.model.group import Attempt, Lease, LeaseState, Node
 from argosy.model.ids import attempt_id
 
 ATTEMPTS_KEPT = 20  # ended ones per node that stay in the record; events tell of all
@@ -15,36 +15,44 @@ def fill(draft: Draft) -> None:
         return
     for task in draft.gang:
         for node in draft.nodes_of(task):
-            if node.settled is None and _vacant(draft, node):
-                _attempt(draft, node)
+            if node.settled is None:
+                lease = _vacancy(draft, node)
+                if lease is not None:
+                    _attempt(draft, node, lease)
 
 
-def _vacant(draft: Draft, node: Node) -> bool:
-    """Its place is empty, its capacity is there, and its back-off is over."""
+def _vacancy(draft: Draft, node: Node) -> Lease | None:
+    """The capacity of a node, when it is there, nothing lives on it, and the back-off is over."""
     lease = draft.leases.get(node.lease) if node.lease is not None else None
     if lease is None or lease.state is not LeaseState.HELD or lease.lost:
-        return False
+        return None
     if lease.asked_at < draft.observed.looking_since and draft.report(lease.id) is None:
         # This record may be older than what runs there: a restored backup.
         draft.wait("agent", node.id, f"the agent on {lease.host} was not heard yet")
-        return False
+        return None
     attempt = draft.newest(node)
-    if attempt is not None and (attempt.live or not attempt.judged):
-        return False
+    if attempt is not None and not _gives_way(draft, attempt, lease):
+        return None
     if draft.now < node.not_before:
         draft.wake(node.not_before)
         text = f"starts again in {node.not_before - draft.now:.0f} s"
         draft.wait("back-off", node.id, text, since=attempt.ended_at if attempt else 0.0)
-        return False
-    return True
+        return None
+    return lease
 
 
-def _attempt(draft: Draft, node: Node) -> None:
+def _gives_way(draft: Draft, attempt: Attempt, lease: Lease) -> bool:
+    """It has ended and that was dealt with; or it lives on a host that goes away, not here."""
+    if attempt.live:
+        old = draft.leases.get(attempt.lease)
+        return old is not None and old.leaving and old.id != lease.id
+    return attempt.judged
+
+
+def _attempt(draft: Draft, node: Node, lease: Lease) -> None:
     if not draft.get("gang_barrier"):
         draft.set(gang_barrier=draft.issue_barrier())
     barrier = node.barrier or draft.get("gang_barrier")
-    assert node.lease is not None
-    lease = draft.leases[node.lease]
     attempt = Attempt(
         id=attempt_id(draft.group.id, draft.issue()),
         node=node.id,
@@ -57,7 +65,8 @@ def _attempt(draft: Draft, node: Node) -> None:
         host=lease.host,
         restart_reason=node.restart_reason,
     )
-    _forget_oldest(draft, node)
+    if node.number >= ATTEMPTS_KEPT:
+        _forget_oldest(draft, node)
     draft.add_attempt(attempt)
     draft.set_node(
         node.id,
@@ -71,8 +80,6 @@ def _attempt(draft: Draft, node: Node) -> None:
 
 
 def _forget_oldest(draft: Draft, node: Node) -> None:
-    if node.number < ATTEMPTS_KEPT:
-        return
     ended = [one for one in draft.attempts.values() if one.node == node.id and not one.live]
     for one in ended[: max(0, len(ended) - ATTEMPTS_KEPT)]:
         del draft.attempts[one.id]

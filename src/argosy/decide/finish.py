@@ -13,7 +13,7 @@ from argosy.decide.draft import Draft
 from argosy.model.group import Lease, LeaseState, Outcome, Phase, Placing, Verb
 from argosy.model.spec import EndsWith, Execution, OnFailure, TaskSpec
 
-UNPREPARED = ("setup-failed", "files-failed", "network-failed")
+UNPREPARED = ("setup-failed", "files-failed", "volume-failed", "network-failed")
 
 
 def judge(draft: Draft) -> None:

@@ -15,15 +15,22 @@ from argosy.model.ids import ZERO, group_lease
 
 def settle(draft: Draft) -> tuple[Action, ...]:
     """Let go of what is not needed, and say what is to be acquired, released and planned."""
-    live_by_lease = draft.live_by_lease()
-    for lease in list(draft.leases.values()):
-        live = live_by_lease.get(lease.id, [])
-        if lease.state < LeaseState.RELEASING and not _needed(draft, lease, live):
+    held = [one for one in draft.leases.values() if one.state < LeaseState.RELEASING]
+    idle = held if draft.final else [lease for lease in held if not _wanted(draft, lease)]
+    live_by_lease = draft.live_by_lease() if idle else {}
+    for lease in idle:
+        if not _needed(draft, lease, live_by_lease.get(lease.id, [])):
             _let_go(draft, lease)
     actions = [*_acquires(draft), *_releases(draft), *_replan(draft)]
     if draft.final and not draft.get("clean"):
         _clean(draft)
     return tuple(actions)
+
+
+def _wanted(draft: Draft, lease: Lease) -> bool:
+    """A node lives there that is to run: nothing else has to be asked."""
+    node = draft.nodes[lease.node]
+    return node.lease == lease.id and node.settled is None and not lease.lost
 
 
 def _needed(draft: Draft, lease: Lease, live: list[Attempt]) -> bool:
@@ -68,6 +75,7 @@ def _acquires(draft: Draft) -> list[Action]:
             draft.wake(refusal.retry_at)
             continue
         actions.append(Acquire(lease.id, lease.placement))
+    if actions:
         draft.wake(draft.now + draft.limits.ask_again)
     return actions
 
@@ -92,11 +100,19 @@ def _releases(draft: Draft) -> list[Action]:
                 hint = "the store is older than it (a restored backup): end it by hand"
                 draft.wait("stranger", "", text, hint=hint)
         shown = any(one.lease == zero for one in look.leases)
-        if shown and not wanted and not others and not look.blind_all and not look.blind:
+        needless = shown and not wanted and not others and not _keeps_volumes(draft)
+        if needless and not look.blind_all and not look.blind:
             actions[infra, zero] = Release(infra, zero)
     if actions:
         draft.wake(draft.now + draft.limits.ask_again)
     return list(actions.values())
+
+
+def _keeps_volumes(draft: Draft) -> bool:
+    """Between two tasks of a serial group its own volumes stay: they go with what is group-wide."""
+    if draft.ending:
+        return False
+    return any(mount.ephemeral for task in draft.group.spec.tasks for mount in task.volumes)
 
 
 def _held_on(draft: Draft, infra: str) -> set[str]:

@@ -19,15 +19,20 @@ def assign(draft: Draft) -> tuple[Action, ...]:
         _write_book(draft)
     stale = _stale(draft)
     live_by_lease = draft.live_by_lease() if stale else {}
+    grace = 0.0 if draft.get("grace_zero") else None
+    book: Book = draft.get("book")
     actions: list[Action] = []
     for lease in list(draft.leases.values()):
         if lease.state is LeaseState.HELD and not lease.lost:
             current = lease
             if lease.id in stale:
-                current = _current(draft, lease, live_by_lease.get(lease.id, []))
+                live = live_by_lease.get(lease.id, [])
+                orders = tuple([_order(attempt, grace) for attempt in live])
+                current = _current(draft, lease, orders, book)
             if _lags(draft, current):
-                actions.append(_assign(draft, current))
-                draft.wake(draft.now + draft.limits.ask_again)
+                actions.append(_assign(current, book))
+    if actions:
+        draft.wake(draft.now + draft.limits.ask_again)
     return tuple(actions)
 
 
@@ -37,16 +42,15 @@ def _stale(draft: Draft) -> set[LeaseId]:
     return set(draft.leases) if everyone else draft.moved
 
 
-def _current(draft: Draft, lease: Lease, live: list[Attempt]) -> Lease:
-    orders = tuple([_order(draft, one) for one in live])
-    runs = any(order.goal is Stage.RUNNING for order in orders)
-    book: int = draft.get("book").version if runs else 0
-    if orders == lease.orders and (book == lease.book or not runs):
+def _current(draft: Draft, lease: Lease, orders: tuple[Order, ...], book: Book) -> Lease:
+    runs = Stage.RUNNING in [order.goal for order in orders]
+    version = book.version if runs else 0
+    if orders == lease.orders and (version == lease.book or not runs):
         return lease
-    return draft.set_lease(lease.id, orders=orders, book=book, serial=draft.issue())
+    return draft.set_lease(lease.id, orders=orders, book=version, serial=draft.issue())
 
 
-def _order(draft: Draft, attempt: Attempt) -> Order:
+def _order(attempt: Attempt, grace: float | None) -> Order:
     return Order(
         attempt=attempt.id,
         node=attempt.node,
@@ -54,7 +58,7 @@ def _order(draft: Draft, attempt: Attempt) -> Order:
         incarnation=attempt.incarnation,
         goal=attempt.goal,
         restart_reason=attempt.restart_reason,
-        grace=0.0 if draft.get("grace_zero") else None,
+        grace=grace,
     )
 
 
@@ -65,10 +69,9 @@ def _lags(draft: Draft, lease: Lease) -> bool:
     return report.serial < lease.serial
 
 
-def _assign(draft: Draft, lease: Lease) -> Assign:
-    return Assign(
-        lease.placement.infra, lease.id, lease.host, lease.serial, lease.orders, draft.get("book")
-    )
+def _assign(lease: Lease, book: Book) -> Assign:
+    infra = lease.placement.infra
+    return Assign(infra, lease.id, lease.host, lease.serial, lease.orders, book)
 
 
 def _write_book(draft: Draft) -> None:

@@ -191,17 +191,18 @@ def _backoff(draft: Draft, tries: int) -> float:
 
 def _acquire(draft: Draft, plan: Plan, needy: list[Node]) -> None:
     """Ask for all of it; what the plan repeats of kept leases stays as it is."""
-    lacking = {node.id for node in needy}
+    lacking = {node.id: node.id for node in needy}
     for placement in [one for one in plan.placements if one.node in lacking]:
+        node = lacking[placement.node]  # the very object: it is found without being compared
         lease = Lease(
             id=lease_id(draft.group.id, draft.issue()),
-            node=placement.node,
+            node=node,
             placement=placement,
             state=LeaseState.ASKED,
             asked_at=draft.now,
         )
         draft.leases[lease.id] = lease
-        draft.set_node(placement.node, lease=lease.id)
+        draft.set_node(node, lease=lease.id)
     _change(
         draft, acquired_at=draft.now, turns=plan.infras(), infras=plan.infras(), hold_since=0.0,
         passed_since=0.0,

@@ -37,21 +37,25 @@ def _stop(draft: Draft) -> None:
 def _open_barriers(draft: Draft) -> None:
     waiting: dict[int, list[Node]] = {}
     started = draft.get("started")
+    first: int = draft.get("gang_barrier")
     for task in draft.gang:
         for node in draft.nodes_of(task):
             if node.barrier not in started and node.settled is None:
-                waiting.setdefault(node.barrier or draft.get("gang_barrier"), []).append(node)
+                waiting.setdefault(node.barrier or first, []).append(node)
     opened = [b for b, nodes in sorted(waiting.items()) if b and _all_ready(draft, b, nodes)]
     if not opened or _older_lives(draft):
         return
+    opened = [b for b in opened if not _has_predecessor(draft, waiting[b])]
+    if not opened:
+        return
     used = {node.barrier for node in draft.nodes.values()}
-    kept = [b for b in started if b in used or b == draft.get("gang_barrier")]
+    kept = [b for b in started if b in used or b == first]
     draft.set(started=(*kept, *opened))
     if not draft.get("started_at"):
         draft.set(started_at=draft.now)
     for barrier in opened:
-        first = barrier == draft.get("gang_barrier")
-        draft.tell("barrier-open", "", "all are ready: start" if first else "restarted ones start")
+        text = "all are ready: start" if barrier == first else "restarted ones start"
+        draft.tell("barrier-open", "", text)
 
 
 def _older_lives(draft: Draft) -> bool:
@@ -68,11 +72,24 @@ def _older_lives(draft: Draft) -> bool:
     return False
 
 
+def _has_predecessor(draft: Draft, nodes: list[Node]) -> bool:
+    """An attempt of one of them has not ended on a host that goes away: two never run at once."""
+    ids = {node.id for node in nodes}
+    for attempt in draft.attempts.values():
+        if not attempt.live or draft.nodes[attempt.node].attempt == attempt.id:
+            continue
+        if attempt.node in ids:
+            text = f"{attempt.node} has not ended on {attempt.host}, which goes away"
+            draft.wait("older-attempt", attempt.node, text, since=attempt.stop_at)
+            return True
+    return False
+
+
 def _all_ready(draft: Draft, barrier: int, nodes: list[Node]) -> bool:
     for node in nodes:
         attempt = draft.newest(node)
         if attempt is None or node.replace or not attempt.live or attempt.stage < Stage.READY:
-            _say_unready(draft, node, attempt)
+            _say_unready(draft, node, attempt, alone=len(nodes) == 1)
             return False
         if not draft.heard(attempt.lease):
             text = f"{attempt.host or attempt.lease} was not heard lately"
@@ -82,10 +99,10 @@ def _all_ready(draft: Draft, barrier: int, nodes: list[Node]) -> bool:
     return True
 
 
-def _say_unready(draft: Draft, node: Node, attempt: Attempt | None) -> None:
+def _say_unready(draft: Draft, node: Node, attempt: Attempt | None, *, alone: bool) -> None:
     if attempt is not None and attempt.live and not node.replace:
-        told = draft.told(attempt) or "the others wait for it"
-        text = f"{node.id} is {attempt.stage.name.lower()}: {told}"
+        told = draft.told(attempt) or ("" if alone else "the others wait for it")
+        text = f"{node.id} is {attempt.stage.name.lower()}{': ' if told else ''}{told}"
         draft.wait("not-ready", node.id, text, since=attempt.created_at)
 
 

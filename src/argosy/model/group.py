@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+from argosy.model.edit import quick
 from argosy.model.ids import ZERO, AttemptId, GroupId, InfraName, LeaseId, NodeId, Serial, TaskName
 from argosy.model.plan import Placement
 from argosy.model.spec import GroupSpec
@@ -62,6 +63,7 @@ class LeaseState(IntEnum):
     GONE = 30
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Order:
     """What an agent is told of one attempt: bring it to this goal."""
@@ -75,6 +77,7 @@ class Order:
     grace: float | None = None  # None: the task's
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Lease:
     """Capacity asked of an infra for one node."""
@@ -91,8 +94,10 @@ class Lease:
     orders: tuple[Order, ...] = ()  # the newest assignment
     book: int = 0  # the version of the address book in the newest assignment
     lost: bool = False  # its host is gone, on evidence
+    leaving: bool = False  # the infra takes it back soon: its node is prepared elsewhere meanwhile
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One execution on one node."""
@@ -129,6 +134,7 @@ class Attempt:
         return self.stage < Stage.ENDED
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Node:
     """A named place, and what became of it."""
@@ -147,6 +153,7 @@ class Node:
     asked: bool = False  # `depends_on` held once: it is not asked again
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Peer:
     """One line of the address book."""

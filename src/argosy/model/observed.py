@@ -28,6 +28,7 @@ class SeenLease:
     host: str = ""
     text: str = ""
     unschedulable: bool = False  # pending, and the infra says that it does not fit now
+    leaving: str = ""  # up, and why the infra is about to take it back; "": it stays
 
 
 @dataclass(frozen=True, slots=True)

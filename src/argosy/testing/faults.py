@@ -75,6 +75,21 @@ def host_dies(world: World, how: str) -> bool:
     return True
 
 
+def host_leaves(world: World) -> bool:
+    """A cloud says that it takes a host back, and does so some time later."""
+    host = pick_host(world)
+    if host is None or not host.infra.elastic or not host.infra.drain(host):
+        return False
+    world.strike("host-leaving")
+
+    def go() -> None:
+        if host.alive and not world.quiet:
+            host.infra.lose(host, "absent")
+
+    world.after(world.rng.uniform(1.0, 60.0), go)
+    return True
+
+
 def host_freezes(world: World) -> bool:
     """Everything on a host stands still for a while."""
     host = pick_host(world)
@@ -158,6 +173,36 @@ def heal(host: Host) -> None:
         host.say("link heals")
         host.cut_up = host.cut_down = False
         host.hearing()
+
+
+def fence(world: World) -> bool:
+    """A host of a pool is cut off for longer than its fence: it ends all, and is then given up."""
+    host = pick_host(world)
+    if host is None or host.infra.elastic or host.cut_up or host.cut_down:
+        return False
+    host.say("is cut off, and has a fence")
+    host.cut_up = host.cut_down = True
+    host.hearing()
+    world.after(world.rng.uniform(10.0, 60.0), fence_out, host)
+    return True
+
+
+def fence_out(host: Host) -> None:
+    """The fence of a host that is cut off runs out; the link heals after that."""
+    world = host.world
+    if world.quiet:
+        return
+    world.after(world.rng.uniform(6.0, 200.0), heal, host)
+    if not host.alive or host.frozen:
+        return
+    world.strike("fence-out")
+    host.infra.fence(host)
+
+    def given_up() -> None:
+        if not world.quiet:
+            host.infra.give_up(host)
+
+    world.after(5.0, given_up)
 
 
 # --- looks, messages -----------------------------------------------------------------------------
@@ -352,18 +397,20 @@ EVERYWHERE: Final[tuple[tuple[Fault, int], ...]] = (
     (storm, 12), (refuse_later, 3), (refuse_never, 2), (shrink, 3), (crash_between, 4),
     (crash_now, 2), (stall, 2), (conflict, 2), (second_controller, 3), (suspend, 2),
     (wall_jump, 2), (cancel, 2), (cancel_now, 2), (restart, 3), (take_backup, 1),
+    (host_leaves, 4), (fence, 3),
 )  # fmt: skip
 """Every fault with its weight in the draw."""
 
 COUNTED: Final = (
     "refused-later", "refused-never", "late-acquire", "slow-host", "host-gone", "host-absent",
-    "host-reboot", "host-frozen", "host-thawed", "agent-crash", "wrapper-vanished", "cut-both",
+    "host-reboot", "host-leaving", "host-frozen", "host-thawed", "agent-crash",
+    "wrapper-vanished", "cut-both",
     "cut-reports", "cut-assignments", "cut-report", "cut-assignment", "partial-look", "blind-look",
     "late-look", "late-report", "lost-action", "repeated-action", "late-action",
     "older-assignment", "program-fails", "ignores-sigterm", "setup-fails", "controller-crash",
     "server-killed", "server-stalls", "save-conflict", "second-controller", "store-restored",
     "suspend", "wall-jump", "probe-flaps", "user-cancel", "user-cancel-now", "user-restart",
-    "late-plan", "capacity-shrinks",
+    "late-plan", "capacity-shrinks", "fence-out",
 )  # fmt: skip
 """What a set of seeds must have met, each at least 50 times."""
 

@@ -42,6 +42,9 @@ class Bench(Protocol):
 
     infra: Infra
     network: str  # "isolated", "host" or "": what works
+    breaks: Breaks  # breaks its hosts: the infra itself, or what stands behind real hosts
+    lost_at_once: bool  # a lost host is known to be lost; else only once it is back, or given up
+    lost_stay: bool  # a lost lease is shown until it is released; else until its host is back
 
     def placement(self, index: int) -> Placement:
         """Where node `index` of task `t` goes; 0, 1 and 2 fit together."""
@@ -96,14 +99,14 @@ async def held(infra: Infra, serial: int, placement: Placement) -> SeenLease:
     return await up(infra, asked.lease)
 
 
-async def let_go(infra: Infra) -> None:
-    """Release everything with our mark, and what is group-wide last, until nothing is seen.
+async def mend(bench: Bench) -> None:
+    """Mend hosts that a failed story left broken: a frozen one would keep what it holds."""
+    for host in {one.host for one in (await seen(bench.infra)).values()}:
+        await bench.breaks.break_host(host, "restore")
 
-    Hosts that a failed story left broken are mended first: a frozen one would keep what it holds.
-    """
-    if isinstance(infra, Breaks):
-        for host in {one.host for one in (await seen(infra)).values()}:
-            await infra.break_host(host, "restore")
+
+async def let_go(infra: Infra) -> None:
+    """Release everything with our mark, and what is group-wide last, until nothing is seen."""
 
     async def again() -> dict[LeaseId, SeenLease]:
         left = await seen(infra)

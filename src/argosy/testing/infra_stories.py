@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from argosy.control.control import Control
+from argosy.infra.api import Breaks
 from argosy.model.action import Limits
 from argosy.model.group import Attempt, Group, Intent, Outcome, Phase, Stage, Verb
 from argosy.model.ids import GroupId, NodeId, group_of
@@ -40,8 +41,9 @@ class StoryBench(Bench, Protocol):
 class Server:
     """A server's control plane without its API, on a bench."""
 
-    def __init__(self, control: Control, store: Store, network: str) -> None:
-        self.control, self.store, self.network = control, store, network
+    def __init__(self, control: Control, store: Store, bench: StoryBench) -> None:
+        self.control, self.store, self.network = control, store, bench.network
+        self._bench = bench
 
     @classmethod
     @asynccontextmanager
@@ -51,7 +53,7 @@ class Server:
         control = Control(store, bench.home, Limits(backoff_most=1.0))
         await control.start()
         try:
-            yield cls(control, store, bench.network)
+            yield cls(control, store, bench)
         finally:
             await control.stop()
             store.close()
@@ -94,6 +96,13 @@ class Server:
             attempt_of(now, node).stage is Stage.RUNNING for node in now.spec.nodes()
         ) if len(now.attempts) >= len(now.spec.nodes()) else False)  # fmt: skip
 
+    async def break_host(self, attempt: Attempt, what: str) -> None:
+        """Break the host of an attempt: as a user can, where the infra lets them."""
+        if isinstance(self.control.infras[attempt.infra], Breaks):
+            await self.control.break_host(attempt, what)
+        else:
+            await self._bench.breaks.break_host(attempt.host, what)
+
     async def ask(self, attempt: Attempt, message: dict[str, Any]) -> list[dict[str, Any]]:
         """One question to the agent of an attempt; every line of the answer."""
         stream = await self.control.agent_of(attempt)
@@ -127,8 +136,6 @@ def outcomes(group: Group) -> dict[str, Outcome | None]:
 class InfraStories:
     """Stories of whole groups. Subclass it, and say in `opened` how a bench is made."""
 
-    hosts_break = True
-
     def opened(self, home: Path) -> AbstractAsyncContextManager[StoryBench]:
         """A fresh bench with its state under `home`."""
         raise NotImplementedError
@@ -144,9 +151,9 @@ class InfraStories:
                     await story(bench, server)
                 finally:
                     for group in server.control.groups(ended=False):
-                        for attempt in group.attempts if self.hosts_break else ():
+                        for attempt in group.attempts:
                             if attempt.live and attempt.host:
-                                await server.control.break_host(attempt, "restore")
+                                await server.break_host(attempt, "restore")
                         now = server.control.clock.now()
                         await server.control.intend(group.id, Intent(Verb.CANCEL_NOW, now))
                         await server.ended(group.id)
@@ -222,14 +229,19 @@ class InfraStories:
         """Its node goes to another lease, elsewhere or once it is back; others keep running."""
 
         async def story(bench: StoryBench, server: Server) -> None:
-            if not self.hosts_break:
-                return
             group = await server.launch(RESTARTING.format(part=bench.part), tmp_path)
             before = await server.running(group)
             victim = attempt_of(before, NodeId("work", 1))
-            await server.control.break_host(victim, "lose")
+            await server.break_host(victim, "lose")
+            if bench.lost_at_once:
+                await server.until(group, lambda now: by_id(now, victim).outcome is Outcome.LOST)
+            else:
+                await self._suspect(server)
+                now = server.group(group)
+                assert [one.id for one in now.attempts] == [one.id for one in before.attempts]
+                assert all(one.outcome is None for one in now.attempts)
+            await server.break_host(victim, "restore")
             await server.until(group, lambda now: by_id(now, victim).outcome is Outcome.LOST)
-            await server.control.break_host(victim, "restore")
             after = await server.until(group, lambda now: again(now, victim))
             assert attempt_of(after, victim.node).lease != victim.lease
             for attempt in before.attempts:
@@ -238,24 +250,25 @@ class InfraStories:
 
         self.tell(tmp_path, story)
 
+    async def _suspect(self, server: Server) -> None:
+        """Wait until what is silent from now on is suspect."""
+        began, suspect = time.monotonic(), server.control.limits.suspect_after
+
+        async def look() -> float:
+            return time.monotonic() - began
+
+        await until(look, lambda waited: waited > suspect + 1.0)
+
     def test_a_frozen_host_is_a_doubt_and_nothing_more(self, tmp_path: Path) -> None:
         """Longer than it takes to be suspect; after the thaw everything goes on."""
 
         async def story(bench: StoryBench, server: Server) -> None:
-            if not self.hosts_break:
-                return
             group = await server.launch(RESTARTING.format(part=bench.part), tmp_path)
             before = await server.running(group)
             victim = attempt_of(before, NodeId("work", 0))
-            await server.control.break_host(victim, "freeze")
-            suspect = server.control.limits.suspect_after
-            frozen_at = time.monotonic()
-
-            async def look() -> float:
-                return time.monotonic() - frozen_at
-
-            await until(look, lambda waited: waited > suspect + 1.0)
-            await server.control.break_host(victim, "thaw")
+            await server.break_host(victim, "freeze")
+            await self._suspect(server)
+            await server.break_host(victim, "thaw")
             stream = await server.control.agent_of(victim)
             await stream.close()
             after = server.group(group)

@@ -283,6 +283,8 @@ class Truth:
         akin |= {one.name for one in spec.tasks if mine.name in one.restart.along}
         if any(one.restart.scope is Scope.GROUP for one in spec.tasks):
             akin = {one.name for one in spec.tasks}
+        if any(one.leaving and one.node.task in akin for one in after.leases):
+            return
         for attempt in self.ends:
             known = self.attempts.get(attempt)
             mine_too = known is not None and self.owner[attempt] == after.id

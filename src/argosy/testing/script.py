@@ -125,6 +125,21 @@ class Orders:
         host = self.host(words[0])
         host.infra.lose(host, words[1])
 
+    def drain(self, words: list[str]) -> None:
+        """drain HOST"""
+        host = self.host(words[0])
+        host.infra.drain(host)
+
+    def fence(self, words: list[str]) -> None:
+        """fence HOST"""
+        host = self.host(words[0])
+        host.infra.fence(host)
+
+    def give_up(self, words: list[str]) -> None:
+        """give_up HOST"""
+        host = self.host(words[0])
+        host.infra.give_up(host)
+
     def boot(self, words: list[str]) -> None:
         """boot HOST"""
         self.host(words[0]).boot_again()

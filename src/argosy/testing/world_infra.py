@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from argosy.model.group import Outcome, Stage
 from argosy.model.ids import InfraName, LeaseId, NodeId
 from argosy.model.needs import Capacity
 from argosy.model.observed import Look, Refusal, SeenLease, SeenState
@@ -25,7 +26,7 @@ STEADY = 20.0  # seconds without a fault, after which a host is expected to answ
 class Held:
     """One lease, as the infra has it."""
 
-    __slots__ = ("cpus", "host", "lease", "node", "seen", "state", "unschedulable")
+    __slots__ = ("cpus", "host", "lease", "leaving", "node", "seen", "state", "unschedulable")
 
     def __init__(self, lease: LeaseId, placement: Placement) -> None:
         self.lease = lease
@@ -34,6 +35,7 @@ class Held:
         self.host: Host | None = None
         self.state = SeenState.PENDING
         self.unschedulable = False
+        self.leaving = ""
         self.seen: SeenLease | None = None  # the value that looks share
 
 
@@ -213,7 +215,13 @@ class SimInfra:
         """What a look says of one lease."""
         if held.seen is None:
             where = held.host.name if held.host and held.state is not SeenState.PENDING else ""
-            held.seen = SeenLease(held.lease, held.state, where, unschedulable=held.unschedulable)
+            held.seen = SeenLease(
+                held.lease,
+                held.state,
+                where,
+                unschedulable=held.unschedulable,
+                leaving=held.leaving if held.state is SeenState.UP else "",
+            )
         return held.seen
 
     # --- faults ----------------------------------------------------------------------------------
@@ -232,6 +240,33 @@ class SimInfra:
         if self.elastic and how == "absent":
             self.hosts.pop(host.name, None)
         self.world.say(host.name, "dies ({})", how)
+
+    def fence(self, host: Host) -> None:
+        """The fence of a host runs out: it ends all that runs there, and goes on itself."""
+        for program in list(host.programs.values()):
+            host.remove(program)
+        for shelf in host.shelves.values():
+            for kept in shelf.attempts.values():
+                if kept.stage < Stage.ENDED:
+                    kept.stage, kept.outcome = Stage.ENDED, Outcome.LOST
+                    kept.cause, kept.healthy = "fenced", False
+                    self.world.truth.ended(kept.id, Outcome.LOST, None, "fenced")
+        self.world.say(host.name, "ends all: its fence is out")
+
+    def give_up(self, host: Host) -> None:
+        """It is certain that the fence of a host is out: what is there is gone."""
+        for held in self.held.values():
+            if held.host is host:
+                held.state, held.seen = SeenState.GONE, None
+        self.world.say(self.name, "gives {} up", host.name)
+
+    def drain(self, host: Host) -> bool:
+        """The host is about to be taken back; whether something of ours is there."""
+        mine = [held for held in self.held.values() if held.host is host and not held.leaving]
+        for held in mine:
+            held.leaving, held.seen = "it is being drained", None
+        self.world.say(host.name, "is about to go")
+        return bool(mine)
 
     def host_back(self, host: Host) -> None:
         """A host of the pool is back: what was asked for there can be given now."""
