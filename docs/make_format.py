@@ -20,6 +20,8 @@ TABLES = {
     "job_recovery": model.RECOVERY,
     "file_mounts": model.STORAGE,
     "volumes": model.VOLUME,
+    "volume_file": model.VOLUME_FILE,
+    "volume_config": model.VOLUME_CONFIG,
     "workdir": model.GIT,
 }
 _PART = re.compile(r"(<!-- keys: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from argosy.model.needs import Capacity, Need
-from argosy.model.plan import NoPlan, Offer, Plan
-from argosy.model.spec import FileMount, Probe, Ready, TaskSpec
+from argosy.model.plan import NoPlan, Offer, Placement, Plan
+from argosy.model.spec import FileMount, GroupSpec, Probe, Ready, TaskSpec
+from argosy.plan.cautions import not_carried_out
 from tests.plan.test_planner import a_group, a_host, a_task, planned
 
 TWO = Need(cpus=1)
@@ -120,3 +121,18 @@ def test_nodes_that_are_all_on_one_host_have_networks_of_their_own() -> None:
     answer = planned(a_group(served("rollout", 2)), apart("h0", cpus=2.0), apart("h1", cpus=4.0))
     assert told(answer) == ()
     assert not any("network" in line for line in answer.report.chosen)
+
+
+def test_what_an_infra_carries_out_is_no_warning_there():
+    words = ("`resources.image_id`: no image", "`resources.autostop`: given back")
+    spec = GroupSpec("g", (TaskSpec("a", not_carried_out=words), TaskSpec("b")))
+    node = spec.tasks[0].nodes()[0]
+
+    def said(infra: str) -> tuple[str, ...]:
+        return not_carried_out(spec, (Placement(node, infra, "h", Need(), None),))
+
+    assert said("kubernetes/prod") == ('task "a": `resources.autostop`: given back',)
+    assert said("ssh/lab") == said("local") == not_carried_out(spec)
+    assert len(not_carried_out(spec)) == 2
+    wanted = TaskSpec("a", needs=(Need(infra="kubernetes/prod"),), not_carried_out=words)
+    assert len(not_carried_out(GroupSpec("g", (wanted,)))) == 1  # no plan, and no other place

@@ -340,3 +340,41 @@ def test_hosts_that_do_not_answer_are_named_up_to_a_number():
     assert isinstance(answer, NoPlan)
     assert not answer.never
     assert answer.report.refused[-1] == "nor do 5 more hosts answer"
+
+
+def test_a_group_is_kept_in_one_region_where_that_costs_nothing():
+    spec = a_group(a_task("trainer", 2, Need(cpus=8)))
+    there = (
+        a_host("h0", region="a"),
+        a_host("h1", region="b"),
+        a_host("h2", region="b"),
+    )
+    assert hosts(planned(spec, *there)) == ["h1", "h2"]
+    assert hosts(planned(spec, *there[:2])) == ["h0", "h1"]
+
+
+def test_a_replacement_goes_where_the_others_are():
+    spec = a_group(a_task("trainer", 2, Need(cpus=8)))
+    trainer = spec.tasks[0].nodes()[0]
+    kept = (Placement(trainer, "local/rack", "h2", Need(cpus=8), None),)
+    full = Capacity(0.0, 0.0)
+    there = (
+        a_host("h0", region="a"),
+        a_host("h1", region="b"),
+        a_host("h2", region="b", free=full),
+    )
+    assert hosts(planned(spec, *there, kept=kept)) == ["h2", "h1"]
+
+
+def test_what_the_user_prefers_comes_before_nearness():
+    a100 = Accelerator("A100", 8)
+    need = Need(accelerators=(H100, a100), accelerators_ordered=True)
+    spec = a_group(a_task("trainer", 2, need))
+    room = Capacity(8.0, 32.0, (a100,))
+    there = (
+        a_host("h0", region="a"),
+        a_host("h1", region="b"),
+        Offer("local/rack", "h2", room, room, region="c"),
+        Offer("local/rack", "h3", room, room, region="c"),
+    )
+    assert hosts(planned(spec, *there)) == ["h0", "h1"]

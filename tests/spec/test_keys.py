@@ -64,7 +64,7 @@ TASK = {
                     lambda t: t.file_mounts == (FileMount("/a", "/work/code/b"),),
                     "file_mounts: {/a: ftp://x/y}"),
     "volumes": ("volumes: {/a: v}", lambda t: t.volumes == (VolumeMount("/a", "v"),),
-                "volumes: {a: v}"),
+                "volumes: {../a: v}"),
     "setup": ("setup: |\n  pip list", lambda t: t.setup == "pip list\n", "setup: [a]"),
     "run": ("run: |\n  a\n  b\n", lambda t: t.run == "a\nb\n", "run: {a: b}"),
     "depends_on": ("depends_on: []", lambda t: t.depends_on == (), "depends_on: [q]"),
@@ -233,15 +233,19 @@ STORAGE = {
 VOLUME = {
     "name": ("name: v", lambda t: t.volumes[0].name == "v", "name: []"),
     "sub_path": ("name: v, sub_path: p", lambda t: t.volumes[0].sub_path == "p",
-                 "name: v, sub_path: []"),
+                 "name: v, sub_path: a/../../b"),
     "host_path": ("host_path: /x", lambda t: t.volumes[0].host_path == "/x", "host_path: x"),
     "mode": ("host_path: /x, mode: ro", lambda t: t.volumes[0].read_only, "name: v, mode: x"),
     "size": ("size: 10Gi", lambda t: t.volumes[0].size_gib == 10.0, "size: big"),
-    "type": ("size: 1, type: nfs", lambda t: t.volumes[0].kind == "nfs", "size: 1, type: []"),
-    "labels": ("size: 1, labels: {a: b}", lambda t: t.volumes[0].size_gib == 1.0,
+    "read_only": ("name: v, read_only: true", lambda t: t.volumes[0].read_only,
+                  "name: v, mode: rw, read_only: true"),
+    "type": ("host_path: /x, type: NFS", lambda t: t.volumes[0].kind == "nfs",
+             "size: 1, type: nfs"),
+    "labels": ("size: 1, labels: {a: b}", lambda t: t.volumes[0].labels == (("a", "b"),),
                "size: 1, labels: 1"),
-    "config": ("size: 1, config: {}", lambda t: t.volumes[0].size_gib == 1.0,
-               "size: 1, config: 1"),
+    "config": ("size: 1, config: {access_mode: ReadWriteMany, storage_class_name: fast}",
+               lambda t: (t.volumes[0].access_mode, t.volumes[0].storage_class)
+               == ("ReadWriteMany", "fast"), "size: 1, config: {mode: x}"),
 }  # fmt: skip
 
 GIT = {

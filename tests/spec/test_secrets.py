@@ -70,7 +70,7 @@ PUT_IN = [
     "file_mounts:\n  ${KEY}: ./a\n  ${KEY}/: ./b\n",
     "file_mounts:\n  s3://${KEY}${KEY}: ./a\n",
     "workdir: s3://x${KEY}${KEY}\n",
-    "volumes:\n  ${KEY}${KEY}: vol\n",
+    "volumes:\n  ../${KEY}${KEY}: vol\n",
     "service: {readiness_probe: {path: /, initial_delay_seconds: '${KEY}'}}\n",
 ]
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from argosy.model.edit import quick
 from argosy.model.group import Book, Group, Order
-from argosy.model.ids import GroupId, InfraName, LeaseId, NodeId, Serial
+from argosy.model.ids import GroupId, InfraName, LeaseId, NodeId, Serial, TaskName
 from argosy.model.plan import Placement
+from argosy.model.spec import GroupSpec
+from argosy.model.volumes import VolumeUse
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Acquire:
     """Ensure that this lease was asked for."""
@@ -25,6 +29,7 @@ class Release:
     lease: LeaseId
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Assign:
     """Ensure that the agent on this lease has this assignment, or a newer one."""
@@ -50,6 +55,7 @@ class Replan:
 Action = Acquire | Release | Assign | Replan
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Event:
     """A past fact, for people: `attempt-running`, `lease-released`."""
@@ -61,6 +67,7 @@ class Event:
     attempt: int = 0  # 0: not about an attempt
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why something is not done yet."""
@@ -84,6 +91,15 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class BalancedName:
+    """A task with one address for all its nodes."""
+
+    task: TaskName
+    name: str  # its host name: `rollout.my-group`
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRequest:
     """What an infra is asked for."""
 
@@ -95,6 +111,31 @@ class LeaseRequest:
     grace: float = 30.0
     start_timeout: float = 900.0
     network: str = ""  # wanted: "isolated", "host" or ""
+    volumes: tuple[VolumeUse, ...] = ()
+    balanced: tuple[BalancedName, ...] = ()  # the group's
+
+
+def lease_request(
+    group: GroupId, spec: GroupSpec, lease: LeaseId, placement: Placement
+) -> LeaseRequest:
+    """What is asked for a lease of that group."""
+    task = spec.task(placement.node.task)
+    return LeaseRequest(
+        lease=lease,
+        group=group,
+        group_name=spec.name,
+        node=placement.node,
+        placement=placement,
+        grace=task.grace,
+        start_timeout=spec.start_timeout,
+        network=spec.network,
+        volumes=task.volume_uses(),
+        balanced=tuple(
+            BalancedName(one.name, spec.balanced_name(one.name), one.balance)
+            for one in spec.tasks
+            if one.balance
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

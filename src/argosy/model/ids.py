@@ -54,12 +54,12 @@ def group_id(server: ServerId, serial: Serial) -> GroupId:
 
 def lease_id(group: GroupId, serial: Serial) -> LeaseId:
     """The id of a lease of `group`; `serial` is the group's."""
-    return LeaseId(f"{group}.{serial}")
+    return LeaseId(f"{group}.{serial.life:x}-{serial.count:x}")
 
 
 def attempt_id(group: GroupId, serial: Serial) -> AttemptId:
     """The id of an attempt of `group`; `serial` is the group's."""
-    return AttemptId(f"{group}.{serial}")
+    return AttemptId(f"{group}.{serial.life:x}-{serial.count:x}")
 
 
 def group_lease(group: GroupId) -> LeaseId:

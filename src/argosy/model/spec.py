@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from argosy.model.ids import NodeId, TaskName, dns_label
 from argosy.model.needs import Need
+from argosy.model.volumes import VolumeKind, VolumeSpec, VolumeUse
 
 
 class Execution(StrEnum):
@@ -98,7 +99,7 @@ class FileMount:
 
     destination: str
     source: str = ""  # absolute local path, or URI
-    name: str = ""
+    name: str = ""  # of the bucket; of what a snapshot was taken of
     store: str = ""
     mode: str = ""  # MOUNT, COPY, MOUNT_CACHED; "" for plain paths
     persistent: bool = True
@@ -106,7 +107,11 @@ class FileMount:
 
 @dataclass(frozen=True, slots=True)
 class VolumeMount:
-    """A volume at a path. Without a name it lives as long as the group."""
+    """A volume at a path, as the file has it.
+
+    With a name alone it was made before; with a size it lives as long as the group, and a name then
+    lets tasks share it; with `host_path` it is a folder of the host.
+    """
 
     destination: str
     name: str = ""
@@ -115,6 +120,28 @@ class VolumeMount:
     size_gib: float = 0.0
     kind: str = ""
     read_only: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+    storage_class: str = ""
+    access_mode: str = ""
+    volume: VolumeSpec | None = None  # the one of that name, put in when the group is submitted
+    id: str = ""  # and its id
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether it lives as long as the group."""
+        return not self.host_path and bool(self.size_gib or not self.name)
+
+    @property
+    def spec(self) -> VolumeSpec:
+        """What is mounted, complete for one of a name once that was put in."""
+        if self.volume is not None:
+            return self.volume
+        kind = self.kind or (VolumeKind.HOSTPATH if self.host_path else VolumeKind.ANY)
+        return VolumeSpec(
+            self.name, VolumeKind(kind), size_gib=self.size_gib, labels=self.labels,
+            storage_class=self.storage_class, access_mode=self.access_mode,
+            host_path=self.host_path,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +175,33 @@ class TaskSpec:
         """The places of this task, in rank order."""
         return tuple(NodeId(self.name, index) for index in range(self.num_nodes))
 
+    def volume_uses(self) -> tuple[VolumeUse, ...]:
+        """What each of its nodes mounts, in the order of the file. A name that was never looked up,
+        in a group of an earlier version, is nothing.
+        """
+        return tuple(
+            VolumeUse(
+                one.destination,
+                one.id or _ephemeral_id(one, self.name, number),
+                one.spec,
+                one.ephemeral,
+                one.sub_path,
+                one.read_only,
+            )
+            for number, one in enumerate(self.volumes)
+            if one.id or one.ephemeral or one.host_path
+        )
+
+
+def _ephemeral_id(mount: VolumeMount, task: TaskName, number: int) -> str:
+    """What a volume without a record is called within its group; tasks share one of a name."""
+    return f"name-{mount.name}" if mount.name else f"task-{dns_label(task)}-{number}"
+
+
+def _bytes(use: VolumeUse) -> tuple[str, str]:
+    """The same for two uses of one folder."""
+    return use.spec.host_path or use.id, use.sub_path
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
@@ -176,6 +230,17 @@ class GroupSpec:
     def nodes(self) -> tuple[NodeId, ...]:
         """Every place of the group, task by task."""
         return tuple(node for task in self.tasks for node in task.nodes())
+
+    def shared_volume(self) -> dict[TaskName, VolumeUse]:
+        """Of each task the volume that every task mounts, may write, and sees with the same bytes
+        wherever it runs: what the group shares lies there. {} when there is none.
+        """
+        uses = [{_bytes(one): one for one in task.volume_uses() if one.everywhere}
+                for task in self.tasks]  # fmt: skip
+        everywhere = [key for key in (uses[0] if uses else {}) if all(key in one for one in uses)]
+        if not everywhere:
+            return {}
+        return {task.name: one[everywhere[0]] for task, one in zip(self.tasks, uses, strict=True)}
 
     def host_name(self, node: NodeId) -> str:
         """`trainer-1.my-group`."""

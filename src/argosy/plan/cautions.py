@@ -9,7 +9,14 @@ from itertools import pairwise
 from argosy.model.ids import InfraName, NodeId
 from argosy.model.plan import Offer, Placement
 from argosy.model.spec import GroupSpec, Probe, TaskSpec
+from argosy.plan import volumes
 
+# Kind of infra -> words of `resources` that it carries out, and others only read.
+CARRIED_OUT = {
+    "kubernetes": (
+        "use_spot", "image_id", "disk_size", "ephemeral_storage", "labels", "priority_class",
+    ),
+}  # fmt: skip
 NAMED_MOST = 4  # nodes, paths and ports that one warning names
 ONE_NETWORK = (
     "one host, whose network they share: each program must bind $ARGOSY_HOSTNAME, not 0.0.0.0"
@@ -30,7 +37,7 @@ def warnings(
     """What people should know of these placements; of those that are missing, nothing."""
     by_host = {(offer.infra, offer.host): offer for offer in offers}
     elastic = {key: offer for key, offer in by_host.items() if offer.elastic_cpus}
-    found = list(not_carried_out(spec))
+    found = list(not_carried_out(spec, placements))
     for task in spec.tasks:
         mine = [placement for placement in placements if placement.node.task == task.name]
         found += _beyond(task, mine, elastic)
@@ -38,6 +45,7 @@ def warnings(
     found += _beyond_together(placements, elastic)
     found += _clashes(spec, placements, by_host)
     found += _beside_proxies(spec, placements, on_several_hosts(spec, placements, offers))
+    found += volumes.cautions(spec, placements, by_host)
     infras = sorted({placement.infra for placement in placements})
     if len(infras) > 1 and spec.inter_connection is None:
         found.append(
@@ -46,13 +54,24 @@ def warnings(
     return tuple(found)
 
 
-def not_carried_out(spec: GroupSpec) -> tuple[str, ...]:
-    """What was read and checked, and this version does no more of."""
-    return tuple(
-        f'task "{task.name}": {sentence}'
-        for task in spec.tasks
-        for sentence in task.not_carried_out
-    )
+def not_carried_out(spec: GroupSpec, placements: Sequence[Placement] = ()) -> tuple[str, ...]:
+    """What was read and checked, and is no more than that where the nodes are placed, or may be."""
+    found = []
+    for task in spec.tasks:
+        placed = {one.infra for one in placements if one.node.task == task.name}
+        meant = placed or {need.infra or "" for need in task.needs}
+        kinds = {infra.partition("/")[0] for infra in meant}
+        said = (one for one in task.not_carried_out if not _carried_out(one, kinds))
+        found += [f'task "{task.name}": {sentence}' for sentence in said]
+    return tuple(found)
+
+
+def _carried_out(sentence: str, kinds: set[str]) -> bool:
+    """Whether what the sentence is about is carried out on the only kind of infra that is used."""
+    for kind, words in CARRIED_OUT.items():
+        if kinds == {kind}:
+            return sentence.startswith(tuple(f"`resources.{word}`:" for word in words))
+    return False
 
 
 # Cores and memory beyond what there is

@@ -2,7 +2,8 @@
 
 Rules: what is kept is repeated unchanged; one infra holds the whole group unless the file says
 `inter_connection: false`, or says nothing and no single infra could hold it even when empty; a host
-that refused in the last try is used only when nothing else would do. Equal input, equal plan.
+that refused in the last try is used only when nothing else would do; on an infra of several regions
+one of them is preferred, where that costs nothing. Equal input, equal plan.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from argosy.model.action import Replan
 from argosy.model.ids import InfraName
 from argosy.model.plan import NoPlan, Offer, Placement, Plan, PlanReport
 from argosy.model.spec import GroupSpec
+from argosy.plan import volumes
 from argosy.plan.candidates import choices, rooms
 from argosy.plan.cautions import not_carried_out, on_several_hosts, warnings
 from argosy.plan.report import chosen, shortages
@@ -34,7 +36,11 @@ def plan(request: Replan, spec: GroupSpec, offers: Sequence[Offer], now: float) 
     if found is not None:
         placements = (*request.kept, *_in_order(request, found))
         report = PlanReport(
-            chosen=(*chosen(spec, placements), *_networks(spec, placements, offers)),
+            chosen=(
+                *chosen(spec, placements),
+                *_networks(spec, placements, offers),
+                *volumes.places(spec, placements),
+            ),
             warnings=warnings(spec, placements, offers),
         )
         return Plan(request.request, placements, report)
@@ -62,17 +68,21 @@ class _Gang:
     infras: tuple[InfraName, ...]  # all, in the order of the offers
     alone: tuple[InfraName, ...]  # those that may hold the whole group
     one_host: bool  # its nodes are to reach each other in isolated networks, which end at a host
+    loose: volumes.Loose | None = None
 
 
 def _gang(request: Replan, spec: GroupSpec, offers: tuple[Offer, ...]) -> _Gang:
     ways = {task.name: choices(task) for task in spec.tasks}
-    items = tuple(Item(node, ways[node.task]) for node in request.nodes)
+    uses = {task.name: task.volume_uses() for task in spec.tasks}
+    items = tuple(Item(node, ways[node.task], uses[node.task]) for node in request.nodes)
     infras = tuple(dict.fromkeys(offer.infra for offer in offers))
     kept = tuple(dict.fromkeys(placement.infra for placement in request.kept))
     alone = tuple(name for name in infras if name in kept) if kept else infras
     isolated = spec.network == "isolated" and spec.inter_connection is not False
     one_host = isolated and any(offer.apart for offer in offers)
-    return _Gang(request, spec, items, offers, infras, alone if len(kept) <= 1 else (), one_host)
+    together = volumes.loose(spec, request.nodes, request.kept, offers)
+    alone = alone if len(kept) <= 1 else ()
+    return _Gang(request, spec, items, offers, infras, alone, one_host, together)
 
 
 def _in_order(request: Replan, packing: Packing) -> list[Placement]:
@@ -117,8 +127,27 @@ def _on_one(gang: _Gang, offers: tuple[Offer, ...], *, empty: bool) -> Packing |
         packings = (_packed(gang, part, empty=empty) for part in _parts(gang, mine))
         best = min(filter(None, packings), key=lambda one: one.cost, default=None)
         if best is not None:
-            found[infra] = best
+            found[infra] = best if empty else _near(gang, mine, best)
     return cheapest(found)
+
+
+def _near(gang: _Gang, offers: tuple[Offer, ...], best: Packing) -> Packing:
+    """What is as good as `best` and in one region of the infra, beside what is kept there; `best`
+    where nothing is.
+    """
+    region = {offer.host: offer.region for offer in offers}
+    mine = {one.host for one in gang.request.kept} & region.keys()
+    kept = {region[host] for host in mine}
+    used = kept | {region[one.host] for one in best.placements}
+    if len(used) < 2 or len(kept) > 1:
+        return best
+    parts = (
+        tuple(offer for offer in offers if offer.region == name)
+        for name in sorted(kept or set(region.values()) - {""})
+    )
+    packings = (_packed(gang, part, empty=False) for part in parts)
+    as_good = (one for one in packings if one is not None and one.cost <= best.cost)
+    return min(as_good, key=lambda one: one.cost, default=best)
 
 
 def _parts(gang: _Gang, offers: tuple[Offer, ...]) -> list[tuple[Offer, ...]]:
@@ -132,9 +161,24 @@ def _parts(gang: _Gang, offers: tuple[Offer, ...]) -> list[tuple[Offer, ...]]:
 def _packed(gang: _Gang, offers: tuple[Offer, ...], *, empty: bool) -> Packing | None:
     if not gang.items:
         return Packing((), ((0, 0), 0.0, 0.0))
+    if gang.loose is not None and any(offer.apart for offer in offers):
+        return _packed_at_one(gang, gang.loose, offers, empty=empty)
     space = rooms(offers, gang.request.kept, empty=empty)
     steps = STEPS_EMPTY if empty else STEPS_FREE
     return Packer(gang.items, space, steps).pack(gang.infras)
+
+
+def _packed_at_one(
+    gang: _Gang, loose: volumes.Loose, offers: tuple[Offer, ...], *, empty: bool
+) -> Packing | None:
+    """The best packing with the volumes that have no host yet on one host, whichever it is."""
+    found: list[Packing] = []
+    for host in loose.candidates(offers):
+        items = tuple(replace(item, volumes=loose.at(item.volumes, host)) for item in gang.items)
+        one = _packed(replace(gang, items=items, loose=None), offers, empty=empty)
+        if one is not None:
+            found.append(one)
+    return min(found, key=lambda one: one.cost, default=None)
 
 
 def _no_plan(gang: _Gang, now: float) -> NoPlan:
@@ -169,6 +213,14 @@ def _short(gang: _Gang, would: Packing | None, *, never: bool) -> tuple[str, ...
             f"ends there, and no host has room for all of them{when}: without it they use the "
             "network of the hosts",
         )
+    bare = tuple(replace(item, volumes=()) for item in gang.items)
+    unbound = replace(gang, items=bare, loose=None)
+    if any(item.volumes for item in gang.items) and _pack(
+        unbound, gang.offers, empty=would is None
+    ):
+        lines = volumes.refusals(gang.spec, wanted, gang.offers, gang.loose, never=never)
+        if lines:
+            return lines
     refused = shortages(gang.spec, wanted, gang.request.kept, gang.offers, never=never)
     if (
         never

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from argosy.model.ids import InfraName, NodeId
 from argosy.model.needs import Accelerator
 from argosy.model.plan import Placement
+from argosy.model.volumes import VolumeUse
 from argosy.plan.candidates import Choice, Room, cards_of, named
+from argosy.plan.volumes import allowed, pinned
 
 SEARCH_NODES_MAX = 64  # larger gangs are packed greedily only
 STEPS_FREE = 400  # steps of the search for what is free now: it is repeated often
@@ -27,6 +29,7 @@ class Item:
 
     node: NodeId
     choices: tuple[Choice, ...]
+    volumes: tuple[VolumeUse, ...] = ()
 
     def hardness(self) -> tuple[int, float, float]:
         """The larger, the earlier it is placed: by its easiest choice."""
@@ -48,8 +51,10 @@ class Packer:
 
     def __init__(self, items: Sequence[Item], rooms: Sequence[Room], steps: int) -> None:
         self._items = sorted(
-            items, key=lambda item: tuple(-part for part in item.hardness())
+            items,
+            key=lambda item: (not pinned(item.volumes), *(-part for part in item.hardness())),
         )  # stable: equal ones stay in the order of the file
+        self._pinned = frozenset(host for item in items for host in pinned(item.volumes))
         self._rooms = list(rooms)
         self._steps = steps
         self._names = {room.offer.infra for room in rooms}
@@ -74,6 +79,8 @@ class Packer:
             for room in self._rooms:
                 if room.offer.infra not in meant or not room.takes(choice):
                     continue
+                if item.volumes and not allowed(item.volumes, room.offer):
+                    continue
                 price = room.share_price(choice)
                 if limit is None or price <= limit:
                     yield self._score(choice, room, price), choice, room
@@ -82,7 +89,8 @@ class Packer:
         """Where the item could go now, one of each kind of room, the best first."""
         best: dict[object, tuple[Score, Choice, Room]] = {}
         for way in self._scored(item):
-            key = (id(way[1]), way[2].state())
+            host = way[2].offer.host  # one that others must have is like no other
+            key = (id(way[1]), way[2].state(), host if host in self._pinned else None)
             if key not in best or way[0] < best[key][0]:
                 best[key] = way
         return sorted(best.values(), key=_score_of)

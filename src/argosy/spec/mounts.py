@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from argosy.model.spec import FileMount, VolumeMount, Workdir
+from argosy.model.volumes import VolumeKind
 from argosy.spec.keys.shapes import Fields
 from argosy.spec.source.file import Items, Scalar
 from argosy.spec.source.notes import Mark, Notes
@@ -82,11 +83,11 @@ def _destination(key: Scalar, about: str, notes: Notes) -> str:
         bad = "is a URI; a destination is a path on the node"
     elif not path.strip("/") or "\0" in path or len(path) > MAX_PATH:
         bad = "cannot be a path on the node"
-    elif about == "file_mounts" and _climbs(path):
+    elif _climbs(path):
         bad = "is outside of the working directory"
         hint = "write a path below the working directory, `~/x` or an absolute one"
-    elif about == "volumes" and not path.startswith(("/", "~/")):
-        bad = "is not absolute"
+    elif about == "volumes" and posixpath.normpath(path) in (".", "~"):
+        bad = "would hide all that is there"
     if bad:
         notes.error(
             key.mark, "destination", f"the destination `{path[:60]}` of `{about}` {bad}", hint,
@@ -187,38 +188,81 @@ def _not_carried_out(mount: FileMount, value: Any) -> list[str]:
     return []
 
 
-def volumes_of(
-    pairs: tuple[tuple[Scalar, Any], ...], notes: Notes
-) -> tuple[tuple[VolumeMount, ...], tuple[str, ...]]:
-    """The volumes, and a sentence for each: this version mounts none."""
+def volumes_of(pairs: tuple[tuple[Scalar, Any], ...], notes: Notes) -> tuple[VolumeMount, ...]:
+    """The volumes of a task, in the order of the file."""
     found: list[VolumeMount] = []
     for key, value in pairs:
         destination = _destination(key, "volumes", notes)
-        if not isinstance(value, Fields):
+        if isinstance(value, Fields):
+            found.append(_volume(destination, value, notes))
+        else:
             found.append(VolumeMount(destination, name=str(value)))
-            continue
-        ways = [word for word in ("name", "size", "host_path") if word in value]
-        if not ways or ("host_path" in ways and len(ways) > 1):
-            notes.error(
-                value.node.mark, "volume-form",
-                f"the volume `{destination[:60]}` needs one of `name`, `size` and `host_path`",
-                "`name`: one that exists; `size`: a new one for the group; `host_path`: a folder",
-            )  # fmt: skip
-        size = value.get("size")
-        found.append(
-            VolumeMount(
-                destination,
-                name=str(value.get("name", "")),
-                sub_path=str(value.get("sub_path", "")),
-                host_path=str(value.get("host_path", "")),
-                size_gib=size[0] if size else 0.0,
-                kind=str(value.get("type", "")),
-                read_only=value.get("mode") in ("ro", "read-only"),
-            )
-        )
     _check_destinations([key for key, _ in pairs], "volumes", notes)
-    text = "the volume at `{}` is not mounted by this version"
-    return tuple(found), tuple(text.format(one.destination) for one in found)
+    return tuple(found)
+
+
+def _volume(destination: str, value: Fields, notes: Notes) -> VolumeMount:
+    """A volume that was written as a map."""
+    ways = [word for word in ("name", "size", "host_path") if word in value]
+    if not ways or ("host_path" in ways and len(ways) > 1):
+        notes.error(
+            value.node.mark, "volume-form",
+            f"the volume `{destination[:60]}` needs one of `name`, `size` and `host_path`",
+            "`name`: one that exists; `size`: a new one for the group; `host_path`: a folder",
+        )  # fmt: skip
+    kind = str(value.get("type", ""))
+    _check_kind(kind, ways, value, notes)
+    sub_path = str(value.get("sub_path", ""))
+    if sub_path.startswith("/") or _climbs(sub_path):
+        notes.error(
+            value.mark("sub_path"), "sub-path", f"`sub_path: {sub_path[:60]}` leaves the volume",
+            "write the path of a folder inside it, such as `runs/a`",
+        )  # fmt: skip
+    read_only = value.get("mode") in ("ro", "read-only")
+    if "read_only" in value and "mode" in value and value.get("read_only") != read_only:
+        notes.error(
+            value.mark("read_only"), "given-twice",
+            "`mode` and `read_only` say different things", "keep `read_only`",
+        )  # fmt: skip
+    size, config = value.get("size"), value.get("config")
+    return VolumeMount(
+        destination,
+        name=str(value.get("name", "")),
+        sub_path=posixpath.normpath(sub_path) if sub_path else "",
+        host_path=posixpath.normpath(str(value.get("host_path", "")) or "/").removesuffix("/"),
+        size_gib=size[0] if size else 0.0,
+        kind=kind,
+        read_only=bool(value.get("read_only", read_only)),
+        labels=_texts(value.get("labels", ())),
+        storage_class=str(config.get("storage_class_name", "")) if config else "",
+        access_mode=str(config.get("access_mode", "")) if config else "",
+    )
+
+
+def _check_kind(kind: str, ways: list[str], value: Fields, notes: Notes) -> None:
+    """`type` says what a new volume is, or what kind of folder of the host it is."""
+    if not kind or not ways:
+        return
+    if ways == ["name"]:
+        notes.error(
+            value.mark("type"), "volume-type", "a volume that exists has its `type` already",
+            "remove `type`; or add `size` for a new volume of the group",
+        )  # fmt: skip
+    elif ways == ["host_path"] and kind not in (VolumeKind.NFS, VolumeKind.HOSTPATH):
+        notes.error(
+            value.mark("type"), "volume-type", f"`host_path` is no volume of type `{kind}`",
+            "write `type: nfs` where the folder is the same on every host, else no `type`",
+        )  # fmt: skip
+    elif "size" in ways and kind not in (VolumeKind.LOCAL, VolumeKind.PVC):
+        notes.error(
+            value.mark("type"), "volume-type", f"no new volume of type `{kind}` can be made",
+            "`local` and `k8s-pvc` can; for a folder of the hosts write `host_path`",
+        )  # fmt: skip
+
+
+def _texts(pairs: Any) -> tuple[tuple[str, str], ...]:
+    """Labels as they are kept."""
+    return tuple((str(getattr(key, "text", key)), str(value)) for key, value in pairs)
 
 
 def _check_destinations(keys: list[Scalar], about: str, notes: Notes) -> None:

@@ -17,13 +17,14 @@ _OTHER: Final = (
     "volumes",
 )  # fmt: skip
 
-# What `plan` says of each word: read and checked here, carried out by nobody yet.
+# What `plan` says of each word that was read and checked: carried out by nobody yet, or not on the
+# infra of the task (plan/cautions.py).
 _SENTENCES: Final = {
-    "use_spot": "no infra of this version has spot capacity, so ordinary capacity is used",
+    "use_spot": "there is no spot capacity, so ordinary capacity is used",
     "instance_type": "machine types belong to clouds, which this version does not reach",
-    "image_id": "no infra of this version runs images: the task runs on the host's own system",
-    "disk_size": "disks belong to clouds; the host's own disk is used",
-    "ephemeral_storage": "disks belong to clouds; the host's own disk is used",
+    "image_id": "no image is run there: the task runs on the host's own system",
+    "disk_size": "no disk is made; the host's own disk is used",
+    "ephemeral_storage": "no disk is made; the host's own disk is used",
     "disk_tier": "disks belong to clouds; the host's own disk is used",
     "local_disk": "disks belong to clouds; the host's own disk is used",
     "volumes": "disks belong to clouds; the host's own disk is used",

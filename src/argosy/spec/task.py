@@ -69,7 +69,6 @@ def draft(
     mark = fields.mark("workdir")
     workdir = workdir_of(fields.get("workdir"), mark, folders, notes)
     mounts, said_mounts = mounts_of(fields.get("file_mounts", ()), folders, notes)
-    volumes, said_volumes = volumes_of(fields.get("volumes", ()), notes)
     ready, said_service = _ready(fields, wanted, notes)
     spec = TaskSpec(
         name=str(fields.get("name", name)),
@@ -80,7 +79,7 @@ def draft(
         secrets=tuple(variables.secrets.items()),
         workdir=workdir,
         file_mounts=mounts,
-        volumes=volumes,
+        volumes=volumes_of(fields.get("volumes", ()), notes),
         setup=str(fields.get("setup", "")),
         run=str(fields.get("run", "")),
         ready=ready,
@@ -91,7 +90,7 @@ def draft(
         strict=bool(fields.get("strict", False)),
         launcher=str(fields.get("launcher", "")),
         not_carried_out=tuple(map(notes.shown, (
-            *wanted.sentences, *said_mounts, *said_volumes, *said_service,
+            *wanted.sentences, *said_mounts, *said_service,
             *(f"`{key}`: {text}" for key, text in _LEFT_OUT.items() if _asks(fields, key)),
         ))),
     )  # fmt: skip

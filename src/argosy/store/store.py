@@ -21,8 +21,9 @@ from sqlalchemy.exc import DBAPIError
 from argosy.errors import Conflict, InfraError, NotFound
 from argosy.model.action import Decision, Event
 from argosy.model.group import Group, Intent
-from argosy.model.ids import GroupId, LeaseId, ServerId, dns_label, group_lease
-from argosy.store import database, rows
+from argosy.model.ids import GroupId, InfraName, LeaseId, ServerId, dns_label, group_lease
+from argosy.model.volumes import Volume
+from argosy.store import database, rows, volumes
 from argosy.store.reserve import Reserve
 from argosy.store.tables import events, groups, leases, lives, meta, names, turns
 from argosy.store.writer import Writer
@@ -115,6 +116,7 @@ class Store:
 
         def write(connection: Connection) -> Group:
             _refuse_live_name(connection, group)
+            volumes.note_uses(connection, created)
             connection.execute(insert(names), {"name": created.spec.name, "group_id": created.id})
             columns = {**rows.first(created, source), **rows.row(created)}
             connection.execute(insert(groups), columns)
@@ -165,6 +167,16 @@ class Store:
         await self._writer.write(
             lambda connection: _add_events(connection, group, (event,)), durable=False
         )
+
+    async def keep(self, name: str, value: str) -> None:
+        """Keep a value of the home under a name, durably; "" forgets it."""
+
+        def write(connection: Connection) -> None:
+            connection.execute(delete(meta).where(meta.c.name == name))
+            if value:
+                connection.execute(insert(meta), {"name": name, "value": value})
+
+        await self._writer.write(write, durable=True)
 
     async def remove(self, group: GroupId) -> None:
         """Forget an ended group and its events; its lease ids stay known.
@@ -250,11 +262,49 @@ class Store:
             found = [(seq, Event(*columns)) for seq, *columns in connection.execute(query)]
         return found[::-1]
 
+    def kept(self, name: str) -> str:
+        """What is kept under that name; "" when nothing is."""
+        with self._read() as connection:
+            found = connection.execute(select(meta.c.value).where(meta.c.name == name)).scalar()
+        return str(found or "")
+
     def issued(self, lease: LeaseId) -> bool:
         """Whether this store ever issued that lease id."""
         with self._read() as connection:
             found = connection.execute(select(leases.c.id).where(leases.c.id == lease)).scalar()
         return found is not None
+
+    # --- volumes ---------------------------------------------------------------------------------
+
+    def volumes(self) -> list[Volume]:
+        """All volumes, by name."""
+        with self._read() as connection:
+            return volumes.every(connection)
+
+    def volume_users(self) -> dict[str, list[str]]:
+        """Id of a volume -> the names of the unfinished groups that mount it."""
+        with self._read() as connection:
+            return volumes.users(connection)
+
+    async def put_volume(self, volume: Volume) -> None:
+        """Keep a volume, in place of the one of its name."""
+        await self._writer.write(lambda found: volumes.put(found, volume), durable=True)
+
+    async def pin_volume(self, volume: str, infra: InfraName, host: str) -> Volume:
+        """Say where its bytes are, unless that is decided. Raises NotFound, Conflict."""
+        return await self._writer.write(
+            lambda found: volumes.pin(found, volume, infra, host), durable=True
+        )
+
+    async def begin_delete_volume(self, name: str) -> Volume:
+        """From now on nothing new mounts it. Raises NotFound, and Conflict while groups use it."""
+        return await self._writer.write(
+            lambda found: volumes.begin_delete(found, name), durable=False
+        )
+
+    async def strike_volume(self, volume: str) -> None:
+        """Forget a volume, by its id."""
+        await self._writer.write(lambda found: volumes.strike(found, volume), durable=False)
 
     def _groups(self, query: Select[Any]) -> list[Group]:
         with self._read() as connection:
@@ -370,5 +420,6 @@ def _add_events(connection: Connection, group: Group, facts: tuple[Event, ...]) 
 def _forget(connection: Connection, ids: list[GroupId]) -> None:
     for one in ids:
         connection.execute(delete(turns).where(turns.c.group_id == one))
+        volumes.forget_group(connection, one)
         connection.execute(delete(events).where(events.c.group_id == one))
         connection.execute(delete(groups).where(groups.c.id == one))

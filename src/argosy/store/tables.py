@@ -10,14 +10,14 @@ from typing import Final
 
 from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
 
-SCHEMA: Final = "0001"  # the newest revision
+SCHEMA: Final = "0002"  # the newest revision
 
 metadata = MetaData()
 
 meta = Table(
     "meta",
     metadata,
-    Column("name", String, primary_key=True),  # "server_id"
+    Column("name", String, primary_key=True),  # "server_id", "lost-hosts"
     Column("value", Text, nullable=False),
 )
 
@@ -84,4 +84,24 @@ turns = Table(
     Column("infra", String, primary_key=True),  # one gang at a time acquires there
     Column("group_id", String, nullable=False),
     Index("turns_group", "group_id"),
+)
+
+volumes = Table(
+    "volumes",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("id", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("infra", String, nullable=False),  # where the bytes are; "": not decided yet
+    Column("host", String, nullable=False),
+    Column("deleting", Boolean, nullable=False),
+    Column("spec", Text, nullable=False),
+)
+# Which groups mount which volumes; rows go with their group.
+volume_uses = Table(
+    "volume_uses",
+    metadata,
+    Column("volume_id", String, primary_key=True),
+    Column("group_id", String, primary_key=True),
+    Index("volume_uses_group", "group_id"),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from argosy.model.volumes import VolumeKind
 from argosy.spec.keys import durations, resources
 from argosy.spec.keys.shapes import (
     Anything,
@@ -226,19 +227,58 @@ STORAGE: Final = Record(
     ),
     unknown=teller("file_mounts"),
 )  # fmt: skip
+VOLUME_KINDS: Final = tuple(kind for kind in VolumeKind if kind)
+ACCESS_MODES: Final = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
+VOLUME_KIND: Final = Choice(VOLUME_KINDS, any_case=True)
+_HOST_PATH: Final = Text("an absolute path", "begin with `/`", r"/.+")
+_LABEL: Final = Text("a name", "write a word", r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_ACCESS: Final = (
+    Key("storage_class_name", _LABEL, "Kubernetes: the storage class.", "the cluster's"),
+    Key("access_mode", Choice(ACCESS_MODES, any_case=True),
+        "Kubernetes: who may mount it at once.", "ReadWriteOnce"),
+)  # fmt: skip
+VOLUME_CONFIG: Final = Record(
+    "`config` of a volume",
+    (
+        *_ACCESS,
+        Key("namespace", _LABEL, "Kubernetes: the namespace.", "the context's"),
+        Key("host_path", _HOST_PATH, "The folder of the host: needed for `nfs` and"
+            " `k8s-hostpath`; of a `local` one instead of a folder of Argosy's."),
+        Key("host", _LABEL, "The host of the pool where a `local` one is.",
+            "where it is first used", ours=True),
+    ),
+)  # fmt: skip
+VOLUME_FILE: Final = Record(
+    "a volume file",
+    (
+        Key("name", Text("a name of small letters, digits and `-`", "such as `my-data`",
+                         r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?"), "The name."),
+        Key("type", VOLUME_KIND, "`local`, `nfs`, `k8s-pvc`, `k8s-hostpath`.",
+            "k8s-pvc where `infra` is kubernetes, else local"),
+        Key("infra", INFRA, "Where it is: `local`, `ssh/POOL`, `kubernetes`.",
+            "local; kubernetes for the k8s types; any for nfs"),
+        Key("size", SIZE, "Its size."),
+        Key("use_existing", Flag(), "It is there, and stays when the volume is deleted.", "false"),
+        Key("labels", LABELS, "Labels, put on what is made at the infra."),
+        Key("config", VOLUME_CONFIG, "Details."),
+    ),
+)  # fmt: skip
 VOLUME: Final = Record(
     "a volume",
     (
-        Key("name", PLAIN, "The name of a volume."),
+        Key("name", PLAIN, "The name of a volume; beside `size`, tasks of the group share it by"
+            " that name."),
         Key("sub_path", PLAIN, "A folder inside it."),
-        Key("host_path", Text("an absolute path", "begin with `/`", r"/.+"),
-            "A folder of the host."),
+        Key("host_path", _HOST_PATH, "A folder of the host."),
         Key("mode", Choice(("rw", "ro", "read-only", "read-write"), any_case=True),
             "Whether it can be written.", "rw"),
+        Key("read_only", Flag(), "Writes are refused.", "false", ours=True),
         Key("size", SIZE, "A new volume that lives as long as the group."),
-        Key("type", WORD, "Kind of volume: `k8s-pvc`, `k8s-hostpath`, `local`, `nfs`."),
+        Key("type", VOLUME_KIND, "Of a new volume: `local`, `k8s-pvc`. Beside `host_path`: `nfs`"
+            " says that it is the same on every host."),
         Key("labels", LABELS, "Labels of a new volume."),
-        Key("config", Anything("object"), "Details of a new volume."),
+        Key("config", Record("`config` of a new volume", _ACCESS), "Details of a new volume:"
+            " `storage_class_name`, `access_mode`."),
     ),
 )  # fmt: skip
 PROBE: Final = Record(
@@ -326,7 +366,7 @@ TASK: Final = Record(
                                         map=STORAGE, wanted="a path, a URI or a map")),
             "Destination to source: what else is there before `setup`."),
         Key("volumes", MapOf(ByForm(scalar=PLAIN, map=VOLUME, wanted="a name or a map")),
-            "Path to volume."),
+            "Path to volume; a relative path lies in the working directory."),
         Key("setup", SCRIPT, "Bash that prepares a node, before any `run` of the group."),
         Key("run", SCRIPT, "Bash that is the task; the same on every node."),
         Key("depends_on", Read(_read_depends, {
