@@ -109,6 +109,41 @@ def test_doctor_finds_an_open_home_and_a_strange_version(server: Answering) -> N
     assert "it is version 9.9" in done.stdout
 
 
+LAUNCHER = "import ctypes; ctypes.CDLL(None).prctl(15, b'argosy-attempt', 0, 0, 0); "
+WAITS = "import sys; print('up', flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "text"),
+    [
+        (WAITS, "ok", "an agent with nothing to do runs"),
+        (f"import os; os.fork() or exec({LAUNCHER!r}); {WAITS}", "ok", "nothing to do"),
+        (LAUNCHER + WAITS, "warn", "no server watches them"),  # its parent is no agent
+    ],
+    ids=["agent", "agent and launcher", "wrapper"],
+)
+def test_doctor_minds_what_runs_and_not_an_idle_agent(
+    tmp_path: Path, code: str, state: str, text: str
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(home / "agent")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        for _ in range(2 if "fork" in code else 1):
+            assert process.stdout.readline() == b"up\n"
+        done = argosy("doctor", "-o", "json", ARGOSY_HOME=str(home))
+    finally:
+        process.communicate()
+    (left,) = [one for one in json.loads(done.stdout) if one["what"] == "left"]
+    assert left["state"] == state
+    assert text in left["text"]
+
+
 def test_doctor_bundle_has_no_secrets(server: Answering, tmp_path: Path) -> None:
     import tarfile
 

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -34,6 +35,7 @@ class Node:
         self.play: Play = lambda channel: None
         self.refuse: Conflict | None = None
         self.phase = "RUNNING"
+        self.looks = 0  # how often somebody looked at the group
         self.asked: dict[str, str] = {}
         self.heard: list[Any] = []
 
@@ -43,6 +45,7 @@ class Node:
     def answer(self, channel: ServerConnection, request: Request) -> Response | None:
         parts = urlsplit(request.path)
         if parts.path in ("/v1/groups/demo", "/v1/groups/g1"):
+            self.looks += 1
             nodes = (NodeView("trainer-0", phase=self.phase),)
             view = Overview("g1", "demo", tasks=(TaskView("trainer", nodes=nodes),))
             return self._json(http.HTTPStatus.OK, asdict(view))
@@ -244,6 +247,29 @@ def test_forward_to_an_ended_node_is_refused_at_once(node: Node) -> None:
     node.phase = "SUCCEEDED"
     done = argosy("forward", "demo/trainer/0", "0:80")
     assert (done.returncode, "trainer-0 does not run" in done.stderr) == (7, True)
+
+
+def test_forward_goes_on_over_a_replacement_and_ends_with_its_node(node: Node) -> None:
+    process = subprocess.Popen(
+        [*ARGOSY, "forward", "demo/trainer/0", "0:8000"], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        process.stderr.readline()
+        node.phase = "RECOVERING"
+        looks = node.looks
+        deadline = time.monotonic() + TIMEOUT
+        while node.looks < looks + 2:  # it has seen that, and did not mind
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.01)
+        node.phase = "FAILED"
+        said = process.communicate(timeout=TIMEOUT)[1]
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == Conflict.exit_code
+    assert "trainer-0 does not run: it has ended" in said
 
 
 def test_forward_of_a_taken_port_names_a_way_out(node: Node) -> None:

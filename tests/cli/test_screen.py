@@ -215,6 +215,18 @@ def test_progress_shows_what_is_not_up_why_and_since_when() -> None:
     assert running == ["demo RUNNING 42 s, 2 of 3 up  (Ctrl-C detaches)"]
 
 
+def test_files_on_their_way_are_a_bar() -> None:
+    """Of the node that has least; who has all of them is not counted."""
+    texts = ("trainer-0 is preparing: waits for its files: 75 % of 12 MiB",
+             "trainer-1 is preparing: waits for its files: 25 % of 12 MiB", "")  # fmt: skip
+    nodes = tuple(
+        NodeView(f"t-{n}", phase="STARTING", waits_for=one) for n, one in enumerate(texts)
+    )
+    view = a_view(tasks=(TaskView("t", phase="STARTING", nodes=nodes),))
+    bar = "files [######..................] 25 % of 12 MiB, the slowest of 2 nodes"
+    assert progress_lines(view, 0.0, PLAIN)[1] == f"  t  STARTING  0 of 3 up; {bar}"
+
+
 def test_group_on_a_screen() -> None:
     reasons = (ReasonView("depends-on", "trainer-1", "rollout is not healthy", age=5.0, hint="do"),)
     view = a_view(reasons=reasons, restarts_spent=(SpentView("*", 1, 2),), unreachable=("h9",))

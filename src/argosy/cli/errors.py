@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from copy import copy
 
 import click
 
 from argosy.cli.screen.paint import Paint
-from argosy.errors import ArgosyError, InputErrors
+from argosy.errors import ArgosyError, InputError, InputErrors
 
 
 def error_lines(error: ArgosyError, paint: Paint) -> list[str]:
@@ -29,6 +30,21 @@ def error_lines(error: ArgosyError, paint: Paint) -> list[str]:
 def usage_lines(error: click.ClickException, paint: Paint) -> list[str]:
     """A wrong command line, in the same shape."""
     lines = [f"{paint('error:', 'red')} {error.format_message()}"]
+    hint = _usage_hint(error)
+    return [*lines, f"{paint('hint:', 'cyan')} {hint}"] if hint else lines
+
+
+def error_json(error: ArgosyError) -> str:
+    """One line for programs: what the API answers for such an error."""
+    return json.dumps(error.fields(), ensure_ascii=False)
+
+
+def usage_json(error: click.ClickException) -> str:
+    """A wrong command line, in the same shape."""
+    return error_json(InputError(error.format_message(), code="cli/usage", hint=_usage_hint(error)))
+
+
+def _usage_hint(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        lines.append(f"{paint('hint:', 'cyan')} `{error.ctx.command_path} --help` shows its usage")
-    return lines
+        return f"`{error.ctx.command_path} --help` shows its usage"
+    return ""

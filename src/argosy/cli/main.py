@@ -23,6 +23,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str, str]]]] = {
         "validate": ("offline", "validate", "Say everything that is wrong with a file; offline."),
         "schema": ("offline", "schema", "Print the JSON Schema of the file, for editors."),
         "plan": ("launch", "plan", "Show where each node would run; start nothing."),
+        "export": ("launch", "export", "Print what a cluster would be sent; make nothing."),
     },
     "Groups": {
         "launch": ("launch", "launch", "Start a group and follow it to its end."),
@@ -42,8 +43,10 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str, str]]]] = {
         "chaos": ("control", "chaos", "Break something on purpose."),
     },
     "This machine": {
-        "infra": ("machine", "infra", "What each infra can do here."),
-        "server": ("machine", "server", "Status, stop, start and log of the server."),
+        "infra": ("infra", "infra", "Infras: hosts, what is free, check, clean, lost hosts."),
+        "config": ("config", "config", "Show, edit or explain config.yaml."),
+        "volumes": ("volumes", "volumes", "Make, list and delete volumes."),
+        "server": ("server", "server", "Status, stop, start and log of the server."),
         "doctor": ("doctor", "doctor", "Look for what is wrong or missing here."),
         "completion": ("completion", "completion", "Print the shell completion script."),
     },
@@ -122,18 +125,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code, raises only with ARGOSY_DEBUG=1."""
+    words = list(arguments) if arguments is not None else sys.argv[1:]
+    chosen: set[str] = set()  # "json": what goes wrong is JSON too
     try:
         refuse_platform(sys.platform)
-        result: Any = cli.main(
-            args=list(arguments) if arguments is not None else None,
-            prog_name="argosy",
-            standalone_mode=False,
-        )
+        result: Any = cli.main(args=words, prog_name="argosy", standalone_mode=False, obj=chosen)
         return result if isinstance(result, int) else 0
     except ArgosyError as error:
-        return _report(error)
+        return _report(error, "json" in chosen)
     except click.ClickException as error:
-        return _report_usage(error)
+        return _report_usage(error, words)
     except (click.Abort, KeyboardInterrupt):
         print("\nargosy: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -143,7 +144,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:  # click ends so when a pipe is closed, and only then
         return PIPE_CLOSED
     except Exception as error:
-        return _report(_unexpected(error))
+        return _report(_unexpected(error), "json" in chosen)
 
 
 def refuse_platform(platform: str) -> None:
@@ -163,21 +164,25 @@ def refuse_platform(platform: str) -> None:
     )
 
 
-def _report(error: ArgosyError) -> int:
+def _report(error: ArgosyError, as_json: bool) -> int:
     if os.environ.get("ARGOSY_DEBUG") == "1":
         raise error
-    from argosy.cli.errors import error_lines
+    from argosy.cli.errors import error_json, error_lines
     from argosy.cli.screen.paint import paint_for
 
-    print("\n".join(error_lines(error, paint_for(sys.stderr))), file=sys.stderr)
+    lines = [error_json(error)] if as_json else error_lines(error, paint_for(sys.stderr))
+    print("\n".join(lines), file=sys.stderr)
     return error.exit_code
 
 
-def _report_usage(error: click.ClickException) -> int:
-    from argosy.cli.errors import usage_lines
+def _report_usage(error: click.ClickException, words: list[str]) -> int:
+    from argosy.cli.errors import usage_json, usage_lines
+    from argosy.cli.options import asks_for_json
     from argosy.cli.screen.paint import paint_for
 
-    print("\n".join(usage_lines(error, paint_for(sys.stderr))), file=sys.stderr)
+    as_json = asks_for_json(error, words)
+    lines = [usage_json(error)] if as_json else usage_lines(error, paint_for(sys.stderr))
+    print("\n".join(lines), file=sys.stderr)
     return error.exit_code
 
 

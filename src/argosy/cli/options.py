@@ -6,13 +6,15 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+JSON = ("json", "jsonl")
+_ASKED = re.compile(r"(?:^|\s)(?:-o\s?|--output[ =])jsonl?(?:\s|$)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -38,8 +40,21 @@ def output_option(*formats: str) -> Callable[[F], F]:
     """`-o/--output`; the first format is the default."""
     return click.option(
         "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True,
-        help="How to print it.",
+        help="How to print it.", callback=_note_output, is_eager=True,
     )  # fmt: skip
+
+
+def _note_output(context: click.Context, _option: click.Parameter, value: str) -> str:
+    if isinstance(context.obj, set) and value in JSON:
+        context.obj.add("json")  # for what is said when the command fails
+    return value
+
+
+def asks_for_json(error: click.ClickException, words: Sequence[str]) -> bool:
+    """Whether a command line that could not be read asks for JSON."""
+    context = getattr(error, "ctx", None)
+    known = context is not None and any(one.name == "output" for one in context.command.params)
+    return known and bool(_ASKED.search(" ".join(words)))
 
 
 def plain(value: Any) -> Any:

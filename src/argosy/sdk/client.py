@@ -10,20 +10,40 @@ assert view.exit_code == 0
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from argosy.errors import NotFound
 from argosy.sdk import requests, wire
 from argosy.sdk.home import home_folder
-from argosy.sdk.requests import Accepted, Chunk, Lines, LogQuery, PastEvent, Request, ServerView
+from argosy.sdk.requests import (
+    Accepted,
+    Chunk,
+    Exported,
+    Lines,
+    LogQuery,
+    PastEvent,
+    Request,
+    ServerView,
+    VolumeChange,
+)
 from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
+from argosy.views.volumes import VolumeRow
 
 if TYPE_CHECKING:
     from argosy.sdk.channels import Channel
 
-__all__ = ["Accepted", "Chunk", "Client", "LogQuery", "PastEvent", "ServerView", "node_of"]
+__all__ = [
+    "Accepted",
+    "Chunk",
+    "Client",
+    "Exported",
+    "LogQuery",
+    "PastEvent",
+    "ServerView",
+    "node_of",
+]
 
 T = TypeVar("T")
 
@@ -59,6 +79,13 @@ class Client:
     def plan(self, body: dict[str, Any]) -> PlanView:
         """What a launch of `body` would do; nothing is written."""
         return self._call(requests.plan(body))
+
+    def export(self, body: dict[str, Any]) -> Exported:
+        """What an infra would be sent for a launch of `body`; nothing is made.
+
+        `body` is one of a launch with `to` (the kind of infra), `context` and `whole`.
+        """
+        return self._call(requests.export(body))
 
     def launch(self, body: dict[str, Any]) -> Accepted:
         """Submit a group. Raises InputErrors, or Conflict when its name lives.
@@ -120,6 +147,50 @@ class Client:
     def infras(self) -> list[dict[str, Any]]:
         """What each infra can do here, as the API says it."""
         return self._call(requests.infras())
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Every infra with its hosts, what is free on them and who holds the rest."""
+        return self._call(requests.hosts())
+
+    def offers(
+        self, need: Sequence[str] = (), *, cpus: str = "", memory: str = "", infra: str = ""
+    ) -> dict[str, Any]:
+        """What could be had now for a need (as `resources.accelerators` has it), on each infra."""
+        return self._call(requests.offers(need, cpus=cpus, memory=memory, infra=infra))
+
+    def strangers(self, infra: str) -> dict[str, Any]:
+        """What bears our mark on an infra and belongs to no group. Raises NotFound."""
+        return self._call(requests.strangers(infra))
+
+    def clean(self, infra: str, leases: Sequence[str]) -> dict[str, Any]:
+        """End some of those; what was released, and what is left and why."""
+        return self._call(requests.clean(infra, leases))
+
+    def host_lost(
+        self, host: str, infra: str = "", *, force: bool = False, by: str = ""
+    ) -> dict[str, Any]:
+        """The word that a host is gone. Raises Conflict when it answers, without `force`."""
+        return self._call(requests.host_lost(host, infra, force=force, by=by))
+
+    def host_forget(self, host: str, infra: str = "") -> dict[str, Any]:
+        """Give up all that is on a host that will never come back. Raises NotFound, Conflict."""
+        return self._call(requests.host_forget(host, infra))
+
+    def volumes(self) -> list[VolumeRow]:
+        """All volumes, by name."""
+        return self._call(requests.volumes())
+
+    def apply_volumes(self, text: str, file: str = "volume.yaml") -> list[VolumeChange]:
+        """Make what a volume file describes. Raises InputErrors with every place, Conflict."""
+        return self._call(requests.make_volumes({"file": file, "text": text}))
+
+    def create_volume(self, flags: dict[str, str]) -> list[VolumeChange]:
+        """Make one volume: `{"name": "data", "size": "100Gi", "config.host_path": "/mnt/data"}`."""
+        return self._call(requests.make_volumes({"flags": flags}))
+
+    def delete_volume(self, name: str) -> VolumeRow:
+        """Delete one that no group uses. Raises NotFound, Conflict, Unreachable."""
+        return self._call(requests.delete_volume(name))
 
     def channel(self, ref: str, what: str, query: dict[str, object]) -> Channel:
         """A two-way stream: `exec`, `forward` or `copy`."""

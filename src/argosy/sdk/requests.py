@@ -6,15 +6,18 @@ The two clients send these, `sdk.client` while its caller waits and `sdk.aio` wh
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from argosy.sdk.decode import decode
 from argosy.sdk.wire import path_of
 from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
+from argosy.views.volumes import VolumeRow
 
 T = TypeVar("T")
+EXPORT_PATIENCE: Final = 60.0  # seconds beside the usual: a cluster may be away
+CLEAN_SECONDS: Final = 180.0  # beside the usual: looks, and the grace of what is ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,14 @@ class Accepted:
     id: str
     name: str
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an infra would be sent, and why nothing was chosen for it where that is so."""
+
+    text: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,14 @@ class Chunk:
     data: bytes
     gap: int = 0  # so many bytes before `data` were freed
     note: str = ""  # why nothing of it can be read
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeChange:
+    """What was done for one volume: "created", "changed" or "unchanged"."""
+
+    row: VolumeRow
+    change: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +131,15 @@ def server() -> Request[ServerView]:
 def stop_server() -> Request[None]:
     """End the server."""
     return Request("POST", path_of("server", "stop"), _nothing)
+
+
+def export(body: dict[str, Any]) -> Request[Exported]:
+    """What an infra would be sent for a launch of `body`."""
+    return Request("POST", path_of("export"), _exported, body, patience=EXPORT_PATIENCE)
+
+
+def _exported(_: int, answer: Any) -> Exported:
+    return Exported(answer["text"], tuple(answer["notes"]))
 
 
 def plan(body: dict[str, Any]) -> Request[PlanView]:
@@ -207,6 +235,72 @@ def chaos(ref: str, what: str, task: str, index: int) -> Request[None]:
 def infras() -> Request[list[dict[str, Any]]]:
     """What each infra can do here."""
     return Request("GET", path_of("infra"), lambda _, answer: list(answer["infras"]))
+
+
+def hosts() -> Request[list[dict[str, Any]]]:
+    """Every infra with its hosts, what is free on them and who holds the rest."""
+    return Request("GET", path_of("infra", "hosts"), lambda _, answer: list(answer["infras"]))
+
+
+def offers(need: Sequence[str], *, cpus: str, memory: str, infra: str) -> Request[dict[str, Any]]:
+    """What could be had now for a need, on each infra."""
+    query: dict[str, object] = {"need": need, "cpus": cpus, "memory": memory, "infra": infra}
+    return Request("GET", path_of("infra", "offers", query=query), lambda _, answer: dict(answer))
+
+
+def strangers(infra: str) -> Request[dict[str, Any]]:
+    """What bears our mark on an infra and belongs to no group."""
+    path = path_of("infra", "strangers", query={"infra": infra})
+    return Request("GET", path, lambda _, answer: dict(answer))
+
+
+def clean(infra: str, leases: Sequence[str]) -> Request[dict[str, Any]]:
+    """End some of them."""
+    body = {"infra": infra, "leases": list(leases)}
+    path = path_of("infra", "clean")
+    return Request("POST", path, lambda _, answer: dict(answer), body, patience=CLEAN_SECONDS)
+
+
+def host_lost(host: str, infra: str, *, force: bool, by: str) -> Request[dict[str, Any]]:
+    """The user's word that a host is gone."""
+    body = {"host": host, "infra": infra, "force": force, "by": by}
+    return Request("POST", path_of("infra", "lost"), lambda _, answer: dict(answer), body)
+
+
+def host_forget(host: str, infra: str) -> Request[dict[str, Any]]:
+    """Give up all that is on a host that will never come back."""
+    body = {"host": host, "infra": infra}
+    return Request("POST", path_of("infra", "forget"), lambda _, answer: dict(answer), body)
+
+
+def volumes() -> Request[list[VolumeRow]]:
+    """All volumes."""
+    return Request(
+        "GET",
+        path_of("volumes"),
+        lambda _, answer: [decode(VolumeRow, one) for one in answer["volumes"]],
+    )
+
+
+def make_volumes(body: dict[str, Any]) -> Request[list[VolumeChange]]:
+    """Make volumes, or change them."""
+
+    def read(_: int, answer: Any) -> list[VolumeChange]:
+        return [
+            VolumeChange(decode(VolumeRow, one), str(one["change"])) for one in answer["volumes"]
+        ]
+
+    return Request("POST", path_of("volumes"), read, body, endless=True)
+
+
+def delete_volume(name: str) -> Request[VolumeRow]:
+    """Delete a volume: its bytes may take their time."""
+    return Request(
+        "DELETE",
+        path_of("volumes", name),
+        lambda _, answer: decode(VolumeRow, answer["volume"]),
+        endless=True,
+    )
 
 
 def channel(ref: str, what: str, query: dict[str, object]) -> str:

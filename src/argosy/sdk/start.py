@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.errors import AccessError, ArgosyError, InfraError, Unreachable
+from argosy.errors import AccessError, ArgosyError, InfraError, InputError, Unreachable
 from argosy.sdk.home import log_file
 from argosy.sdk.wire import NoServer, open_socket
 
@@ -28,7 +28,8 @@ def ensure_server(
 
     `command` is what serves; `--home DIR` is put behind it.
     Raises AccessError when the home can't be written, InfraError when its disk is full,
-    Unreachable with the end of its log when the server ends or does not answer in time.
+    InputErrors when its config.yaml is wrong, Unreachable with the end of its log when the server
+    ends or does not answer in time.
     """
     if answers(home):
         return False
@@ -124,6 +125,8 @@ def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
         os.close(log)
     while not answers(home):
         if process.poll() is not None:
+            if process.returncode == InputError.exit_code:
+                _refuse_wrong_configuration(home)
             raise _failed(home, f"it ended with {process.returncode}", since)
         if time.monotonic() > deadline:
             process.kill()
@@ -131,6 +134,14 @@ def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
             raise _failed(home, "its socket did not answer in time", since)
         time.sleep(_STEP)
     process.returncode = 0  # it lives on as its own; nobody here waits for it
+
+
+def _refuse_wrong_configuration(home: Path) -> None:
+    """Raises InputErrors for a config.yaml that no server starts with, each with its place."""
+    from argosy.infra import configuration
+
+    configuration.read(home / configuration.FILE)
+    configuration.sky_pools(Path.home())
 
 
 def _failed(home: Path, why: str, since: int) -> ArgosyError:

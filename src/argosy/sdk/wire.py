@@ -90,14 +90,19 @@ class Connection(http.client.HTTPConnection):
 
 
 def path_of(*parts: object, query: dict[str, object] | None = None) -> str:
-    """`/v1/groups/demo?all=1`; what is None, False or "" in the query is left out."""
+    """`/v1/groups/demo?all=1`; what is None, False or "" in the query is left out.
+
+    A list gives its name once for each value.
+    """
     path = "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
     given = {
-        name: "1" if value is True else str(value)
+        name: [str(one) for one in value]
+        if isinstance(value, list | tuple)
+        else ("1" if value is True else str(value))
         for name, value in (query or {}).items()
         if value is not None and value is not False and value != ""
     }
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 def call(

@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 
 import argosy
 from argosy.errors import ArgosyError, Broken, InputError, NotFound
-from argosy.server import groups, infra, sessions, streams
+from argosy.server import groups, sessions, streams, volumes
 from argosy.server.answers import answer, refusal, unexpected
 from argosy.server.context import Context
+from argosy.server.infra import routes as infra
 
 
 def application(context: Context) -> FastAPI:
@@ -32,7 +33,7 @@ def application(context: Context) -> FastAPI:
     )
     app.add_exception_handler(WebSocketRequestValidationError, _invalid_session)
     app.state.context = context
-    for one in (infra, groups, streams, sessions):
+    for one in (infra, groups, streams, sessions, volumes):
         app.include_router(one.router)
     return app
 

@@ -7,6 +7,7 @@ import contextlib
 import getpass
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
@@ -24,11 +25,13 @@ from argosy.sdk.launch import missing_paths
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
 from argosy.server.context import Context, Here, attempts_of, live_attempt, newest_attempt, node_of
+from argosy.server.infra import export
 from argosy.server.masking import masked, masked_data, masked_errors
 from argosy.server.streams import reasons_of, view_of
 from argosy.spec.overrides import Overrides
 from argosy.spec.parse import Parsed, parse
 from argosy.spec.source.notes import Warning_
+from argosy.storage.repository import pinned
 from argosy.views.explain import explain
 from argosy.views.near import near_infras, unknown_infra
 from argosy.views.plan import plan_view
@@ -76,6 +79,14 @@ class LaunchBody(BaseModel):
         )
 
 
+class ExportBody(LaunchBody):
+    """A file, and what it is to be turned into."""
+
+    to: str = "kubernetes"  # the kind of infra
+    context: str = ""  # which of that kind; "": the one that a launch would choose
+    whole: bool = True  # with the agent's bytes
+
+
 class CancelBody(BaseModel):
     """How to end a group."""
 
@@ -106,9 +117,12 @@ async def plan(body: LaunchBody, here: Here) -> Response:
     parsed = await _parsed(body, here, secrets_later=body.secrets_later)
     missing = await asyncio.to_thread(missing_paths, parsed)
     _refuse_unknown(here, parsed.spec)
-    chosen = await here.control.plan(parsed.spec)
-    view = codec.encode(plan_view(parsed.spec, chosen, _sentences(parsed.warnings + missing)))
-    return answer({"plan": masked_data(view, parsed.spec)})
+    code = await pinned(parsed.spec)
+    chosen = await here.control.plan(code.spec)
+    warnings = (*_sentences(parsed.warnings + missing), *code.warnings)
+    view = plan_view(code.spec, chosen, warnings)
+    told = codec.encode(replace(view, chosen=(*view.chosen, *code.notes)))
+    return answer({"plan": masked_data(told, parsed.spec)})
 
 
 @router.post("/groups")
@@ -117,9 +131,22 @@ async def launch(body: LaunchBody, here: Here) -> Response:
     parsed = await _parsed(body, here)
     _refuse_unknown(here, parsed.spec)
     with masked_errors(parsed.spec):
-        group = await here.control.submit(parsed.spec, source=body.text, replace=body.replace)
-    told = {"id": group.id, "name": group.spec.name, "warnings": list(_sentences(parsed.warnings))}
-    return answer(told)
+        code = await pinned(parsed.spec)
+        group = await here.control.submit(code.spec, source=body.text, replace=body.replace)
+    warnings = [*_sentences(parsed.warnings), *code.warnings]
+    return answer({"id": group.id, "name": group.spec.name, "warnings": warnings})
+
+
+@router.post("/export")
+async def exported(body: ExportBody, here: Here) -> Response:
+    """What an infra would be sent for a file; nothing is written."""
+    asked = f"{body.to}/{body.context}" if body.context else body.infra or body.to
+    export.refuse_unknown(here.control, asked)
+    changed = body.model_copy(update={"infra": asked})
+    spec = (await _parsed(changed, here, secrets_later=True)).spec
+    with masked_errors(spec):
+        text, notes = await export.exported(here.control, spec, asked, whole=body.whole)
+    return answer(masked_data({"text": text, "notes": list(notes)}, spec))
 
 
 async def _parsed(body: LaunchBody, here: Context, *, secrets_later: bool = False) -> Parsed:

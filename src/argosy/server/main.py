@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from argosy.errors import ArgosyError, Broken, InfraError
+from argosy.errors import ArgosyError, Broken, InfraError, InputErrors
 from argosy.server.home import Home
 from argosy.server.log import log_to
 
@@ -142,7 +142,10 @@ def _without_terminal(folder: Path) -> None:
 
 def _tell(error: ArgosyError) -> None:
     """The error for whoever reads this process's standard error."""
-    lines = [f"error: {error.text}", *(f"hint: {hint}" for hint in error.hints)]
+    each = error.errors if isinstance(error, InputErrors) else ()
+    parts = [f"  {one.place}: {one.text} ({one.hints[0]})" for one in each]
+    hints = () if parts else error.hints
+    lines = [f"error: {error.text}", *parts, *(f"hint: {hint}" for hint in hints)]
     with contextlib.suppress(OSError, ValueError):
         print("\n".join(lines), file=sys.stderr, flush=True)
 

@@ -26,6 +26,7 @@ MENDS = {
     "depends-on": "`argosy logs` of the task it waits for shows why that is not so yet",
     "agent-suspect": "see whether its host is up; nothing is ended or replaced on a doubt",
     "peer-suspect": "see whether that peer's host is up; the verdict waits for its agent",
+    "older-attempt": "the old one has its `grace`; the new one starts when it has ended",
     "back-off": "`argosy logs {at} --tail 20` shows why the last attempt ended",
     "termination-delay": "`argosy cancel {group}` does not wait for it",
 }

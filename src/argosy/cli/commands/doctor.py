@@ -28,6 +28,7 @@ from argosy.views.text import duration, size
 DISK_LOW_BYTES = 1 << 30
 MARKS = {"ok": "green", "warn": "yellow", "bad": "red"}
 LOGS_LINES = 400
+LAUNCHER = "argosy-attempt"  # what an agent's launcher and the wrappers call themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +195,26 @@ def _leftovers(home: Path) -> list[Finding]:
     text = f"{len(marked)} processes of this home run (pid {shown})"
     if _answers(home) or lost_server(home) is not None:
         return [Finding("left", "ok", text)]
+    if _idle(marked):
+        text = f"an agent with nothing to do runs (pid {shown}); it ends by itself"
+        return [Finding("left", "ok", text)]
     hint = "`argosy status` starts a server that finds them again; `argosy cancel GROUP` ends them"
     return [Finding("left", "warn", f"{text}, and no server watches them", (hint,))]
+
+
+def _idle(marked: list[int]) -> bool:
+    """Whether these are agents and their launchers only: a wrapper has another parent."""
+    about = {pid: _name_and_parent(pid) for pid in marked}
+    agents = {pid for pid, (name, _) in about.items() if name != LAUNCHER}
+    return all(pid in agents or parent in agents for pid, (_, parent) in about.items())
+
+
+def _name_and_parent(pid: int) -> tuple[str, int]:
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return "", 0
+    return name, int(rest.split()[1])
 
 
 def _pids() -> list[int]:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from argosy.sdk.channels import Channel
 
 READ_BYTES = 1 << 16
+# A prompt names the folder, and a node's has a long name and lies deep: it is `.` here.
+SHORT_PROMPT = r'PS1="\u@\h:\${PWD/#\$ARGOSY_AT/.}\\\$ "; unset PROMPT_COMMAND'
+SHELL = [
+    "bash", "-c", f"export ARGOSY_AT=\"$PWD\" PROMPT_COMMAND='{SHORT_PROMPT}'; exec bash -i",
+]  # fmt: skip
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -37,7 +42,7 @@ def exec_(address: str, interactive: bool, tty: bool, command: tuple[str, ...]) 
 
     With -it a terminal: without COMMAND that is a shell.
     """
-    argv = list(command) or (["bash", "-i"] if tty else [])
+    argv = list(command) or (SHELL if tty else [])
     if not argv:
         raise InputError(
             "exec needs a command",

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import click
 
 from argosy.cli.address import AddressType, one_node
 from argosy.cli.screen.paint import say
-from argosy.errors import ArgosyError, Conflict, InputError
+from argosy.errors import ArgosyError, Conflict, InputError, Unreachable
 from argosy.sdk.client import Client
 
 READ_BYTES = 1 << 16
 CONNECTIONS_MOST = 256  # at once
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "STOPPED")  # phases that are final
+LOOK_SECONDS = 1.0  # between two looks at whether the node has ended
 LINGER = 5.0  # seconds that an answer may take after the client has sent all
 
 
@@ -24,7 +27,10 @@ LINGER = 5.0  # seconds that an answer may take after the client has sent all
 @click.argument("ports", metavar="[LOCAL:]PORT...", nargs=-1, required=True)
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Listen on this address.")
 def forward(address: str, ports: tuple[str, ...], bind: str) -> int:
-    """Reach PORT of a node at 127.0.0.1:LOCAL until Ctrl-C; LOCAL 0 picks a free one."""
+    """Reach PORT of a node at 127.0.0.1:LOCAL until Ctrl-C; LOCAL 0 picks a free one.
+
+    It goes on when the node is replaced, and exits with 7 when the node has ended for good.
+    """
     client = Client()
     ref, task, index = one_node(client, address)
     _refuse_ended(client, ref, task, index)
@@ -35,7 +41,10 @@ def forward(address: str, ports: tuple[str, ...], bind: str) -> int:
         say(f"argosy: {bind}:{shown} -> {task}/{index}:{remote}  (Ctrl-C ends it)")
         threading.Thread(target=_accept, args=(listener, target, remote), daemon=True).start()
     try:
-        threading.Event().wait()
+        while True:
+            time.sleep(LOOK_SECONDS)
+            with suppress(Unreachable):  # a server that is started again
+                _refuse_ended(client, ref, task, index)
     except KeyboardInterrupt:
         say("")
     return 0

@@ -1,10 +1,11 @@
-"""`plan` and `launch`: read the file, show where it would run, start it, follow it."""
+"""`plan`, `launch`, `export`: read the file, show where it would run, start it, follow it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -68,6 +69,37 @@ def launch(file: str, detach: bool, yes: bool, timestamps: bool, output: str, **
     if detach:
         return 0
     return _follow(client, accepted, view, output, timestamps=timestamps)
+
+
+@click.command()
+@file_options
+@click.option(
+    "--to",
+    type=click.Choice(["kubernetes"]),
+    default="kubernetes",
+    show_default=True,
+    help="The kind of infra.",
+)
+@click.option("--context", default="", metavar="NAME", help="Which of them: kubernetes/NAME.")
+@click.option("--no-agent", is_flag=True, help="Leave the agent's bytes out, to read the rest.")
+@click.option(
+    "--output", "target", type=click.Path(dir_okay=False), metavar="FILE", help="Write to FILE."
+)
+def export(file: str, target: str | None, no_agent: bool, **given: Any) -> int:
+    """Print what a launch of FILE would make on a cluster, as `kubectl apply` takes it.
+
+    Nothing is made or written. What does not fit now is printed with no node chosen, and why.
+    """
+    body = _body(file, os.environ, secrets_later=True, whole=not no_agent, **given)
+    found = Client().export(body)
+    for note in found.notes:
+        say(f"{paint_for(sys.stderr)('no node chosen:', 'yellow')} {note}")
+    if target is None:
+        emit(found.text.rstrip("\n"))
+    else:
+        Path(target).write_text(found.text, encoding="utf-8")
+        say(f"written to {target}")
+    return 0
 
 
 def _body(

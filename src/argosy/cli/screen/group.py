@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from argosy.cli.screen.paint import Paint
 from argosy.cli.screen.table import table
@@ -17,6 +19,8 @@ NODE_HEADERS = (
     "NODE", "PHASE", "FOR", "ATTEMPT", "INFRA", "HOST", "ADDRESS", "CPU", "MEMORY", "ENDED",
     "REASON",
 )  # fmt: skip
+FILES: Final = re.compile(r"waits for its files: (\d+) % of (.+)")  # as an agent says it
+BAR: Final = 24  # cells
 LIST_HEADERS = ("NAME", "PHASE", "TASKS", "AGE", "RESTARTS", "INFRA", "CAUSE", "ID")
 
 
@@ -164,8 +168,10 @@ def _ended(node: NodeView) -> str:
 
 
 def _waits(task: TaskView, view: Overview, passed: float) -> str:
-    """`1 of 2 up; waits 3 s: rollout to be healthy`."""
+    """`1 of 2 up; waits 3 s: rollout to be healthy`; a bar while files travel."""
     count = f"{task.up} of {len(task.nodes)} up" if len(task.nodes) > 1 else ""
+    if bar := files_bar(task):
+        return "; ".join(filter(None, (count, bar)))
     node = next((one for one in task.nodes if one.waits_for), None)
     if node is None:
         stages = {one.stage for one in task.nodes if one.phase not in ("RUNNING", "SUCCEEDED")}
@@ -173,6 +179,20 @@ def _waits(task: TaskView, view: Overview, passed: float) -> str:
     since = node.waits_since
     age = f" {duration(view.now - since + passed)}" if since else ""
     return "; ".join(filter(None, (count, _sentence(f"waits{age}", node.waits_for))))
+
+
+def files_bar(task: TaskView) -> str:
+    """`files [######..................] 25 % of 12 MiB`; "" while none are on the way."""
+    on_the_way = [found for one in task.nodes if (found := FILES.search(one.waits_for))]
+    if not on_the_way:
+        return ""
+    # Each node gets all of them; the one that has least decides when the others start.
+    slowest = min(on_the_way, key=lambda found: int(found[1]))
+    percent, nodes = min(100, int(slowest[1])), len(on_the_way)
+    full = BAR * percent // 100
+    bar = "#" * full + "." * (BAR - full)
+    where = f", the slowest of {nodes} nodes" if nodes > 1 else ""
+    return f"files [{bar}] {percent} % of {slowest[2]}{where}"
 
 
 def _sentence(waits: str, text: str) -> str:

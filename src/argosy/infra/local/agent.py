@@ -71,6 +71,7 @@ class LocalAgent:
     shared: Path
     launch: Launch
     capacity: dict[str, Any] | None = None  # None: what the machine has
+    kept: bool = False  # it only has logs of hosts that are gone, and runs nothing
     _child: int = 0  # pid of the one that this process started and has not reaped; 0: none
     _started: int = 0  # how often, since the last connection
     _wait_until: float = 0.0  # another process is starting it
@@ -106,6 +107,8 @@ class LocalAgent:
         words += ["--server-id", self.launch.server, "--idle-exit", f"{self.launch.idle_exit:g}"]
         if self.capacity is not None:
             words += ["--capacity", json.dumps(self.capacity)]
+        if self.kept:
+            words.append("--kept")
         _turn(self._log)
         self._child = _spawn(self.launch.command(*words), self._log)
         self._started += 1

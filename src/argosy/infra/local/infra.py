@@ -18,6 +18,7 @@ import asyncio
 import json
 import logging
 import subprocess
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import Any, Final, TypeVar
 
 from argosy.errors import ArgosyError, InfraError, InputError, Unreachable
 from argosy.infra.api import Health, HostRef, HostView, LogEnd
-from argosy.infra.local import processes
+from argosy.infra.local import processes, volumes
 from argosy.infra.local.agent import Launch, LocalAgent, SocketStream, clean_environment
 from argosy.infra.local.cards import BookLocked, CardBook
 from argosy.infra.local.hosts import LocalHost
@@ -38,6 +39,7 @@ from argosy.model.ids import AttemptId, GroupId, InfraName, LeaseId, group_of
 from argosy.model.needs import Need
 from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
+from argosy.model.volumes import Volume
 
 RELEASE_SECONDS: Final = 600.0  # that one try of a release may take: the longest grace, and more
 RELEASE_TRIES: Final = 5
@@ -221,6 +223,19 @@ class Local:
         output = self._pool.folder / "hosts" / host / "attempts" / attempt / "output"
         return await asyncio.to_thread(log_end, output, most)
 
+    async def ensure_volume(self, volume: Volume) -> None:
+        """See that its folder is there, where it has to be. Raises NotFound."""
+        await asyncio.to_thread(volumes.check, volume)
+
+    async def delete_volume(self, volume: Volume) -> None:
+        """Remove its bytes, where they are ours. Raises InfraError."""
+        if volume.spec.ours:
+            await asyncio.to_thread(volumes.remove, self._pool.folder / "shared", volume)
+
+    async def volumes(self) -> Sequence[str]:
+        """The ids of all whose bytes are here."""
+        return await asyncio.to_thread(volumes.names, self._pool.folder / "shared")
+
     async def break_host(self, host: str, what: str) -> None:
         """Break a host on purpose, or mend it. Raises InputError for what it does not know."""
         if what not in WHAT:
@@ -244,6 +259,17 @@ class Local:
                 await self._lose(host)
             case "restore":
                 await self._restore(host)
+        self._change.set()
+
+    async def forget_host(self, host: str) -> None:
+        """Drop the leases of a host; its agent is told once it can be attached to."""
+        for held in self._files.all():
+            if held.host == host:
+                if not self._agent(host).untouched:
+                    _touch(self._pool.folder / "owed" / host / held.lease)
+                await asyncio.to_thread(self._files.drop, held.lease)
+        if not self._broken(host):
+            self._spawn(f"settle {host}", self._settle(host))
         self._change.set()
 
     async def close(self) -> None:
@@ -291,7 +317,8 @@ class Local:
         """End what is group-wide, once no lease of the group is here."""
         if any(held.host and group_of(held.lease) == group for held in self._files.all()):
             raise InfraError(f"{group} still has leases on {self.name}", code="local/in-use")
-        if (self._pool.folder / "shared" / "groups" / group / "net").exists():
+        folder = self._pool.folder / "shared" / "groups" / group
+        if any((folder / name).exists() for name in ("net", "volumes", "made.json")):
             await self._command("end-network", "--group", group)
 
     async def _command(self, name: str, *words: str) -> str:
@@ -350,6 +377,7 @@ class Local:
             agent = self._agent(host)
             await asyncio.to_thread(processes.thaw, agent.home, agent.pid())
             self._mark_broken(host, "")
+            self._spawn(f"settle {host}", self._settle(host))
 
     async def _restore(self, host: str) -> None:
         """Bring the host back, empty; its agent learns what was released meanwhile."""
@@ -422,7 +450,7 @@ def _health(name: InfraName, hosts: Sequence[LocalHost], facts: dict[str, Any]) 
     network = facts.get("network") or {}
     shown = [
         ("hosts", str(len(hosts))),
-        ("each", words(hosts[0].total) if hosts else ""),
+        _sizes(hosts),
         ("network", str(network.get("mode", "unknown"))),
         ("names", str(network.get("names", "unknown"))),
         ("way out", "yes" if network.get("way_out") else "no"),
@@ -435,6 +463,14 @@ def _health(name: InfraName, hosts: Sequence[LocalHost], facts: dict[str, Any]) 
     hint = str(network.get("hint") or "")
     hints = (hint,) if hint and not isolated else ()
     return Health(name, works, tuple(shown), problems, hints)
+
+
+def _sizes(hosts: Sequence[LocalHost]) -> tuple[str, str]:
+    """How large they are: each of them, or how many of each kind there are."""
+    kinds = Counter(words(host.total) for host in hosts)
+    if len(kinds) <= 1:
+        return "each", next(iter(kinds), "")
+    return "sizes", "; ".join(f"{count} x {what}" for what, count in kinds.items())
 
 
 def _with_ailing(health: Health, ailing: Sequence[str], hosts: int) -> Health:

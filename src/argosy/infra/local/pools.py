@@ -14,9 +14,11 @@ pretends to have: they are counted, not enforced.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -27,8 +29,41 @@ HOSTS_MAX: Final = 1000  # of one pool
 CARDS_MAX: Final = 64  # of one host
 DEFAULT_CPUS: Final = 4.0
 DEFAULT_MEMORY_GIB: Final = 16.0
-KEYS: Final = ("hosts", "cpus", "memory", "accelerators", "accelerator_memory", "price")
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
+AMOUNT: Final[Mapping[str, Any]] = {
+    "type": ["number", "string"], "description": "GiB, or with a unit: `32`, `32GB`, `1500MB`",
+}  # fmt: skip
+HOSTS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "Equal hosts. They are counted, not enforced.",
+    "additionalProperties": False,
+    "properties": {
+        "hosts": {"type": "integer", "minimum": 1, "maximum": HOSTS_MAX, "default": 1},
+        "cpus": {"type": "number", "exclusiveMinimum": 0, "default": DEFAULT_CPUS},
+        "memory": {**AMOUNT, "default": DEFAULT_MEMORY_GIB},
+        "accelerators": {
+            "description": "Pretended cards: `H100:8`, or `{H100: 8, L4: 2}`.",
+            "type": ["string", "object"],
+            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": CARDS_MAX},
+        },
+        "accelerator_memory": AMOUNT,
+        "price": {"type": "number", "minimum": 0, "description": "Dollars per hour and host."},
+    },
+}
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "This machine, and virtual hosts on it.",
+    "additionalProperties": False,
+    "properties": {
+        "pools": {
+            "type": "object",
+            "description": "Pools of virtual hosts: `--infra local/NAME`.",
+            "propertyNames": {"pattern": f"^{NAME.pattern}$"},
+            "additionalProperties": {"anyOf": [HOSTS, {"type": "array", "items": HOSTS}]},
+        }
+    },
+}
+KEYS: Final = tuple(HOSTS["properties"])
 MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 UNITS: Final = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "": 1.0, "T": 2.0**10}
 
@@ -54,15 +89,35 @@ def parse_pools(text: str, file: str) -> tuple[PoolConfig, ...]:
     return pools
 
 
+def shown(text: str, file: str) -> dict[str, Any]:
+    """Every pool by name, as it was understood. Raises InputErrors."""
+    return {pool.name: _shown(pool.hosts) for pool in parse_pools(text, file)}
+
+
+def _shown(hosts: tuple[LocalHost, ...]) -> Any:
+    """Groups of equal hosts; one of them is not in a list."""
+    groups = [
+        {
+            "hosts": sum(1 for _ in equal),
+            "cpus": like.cpus,
+            "memory": like.memory_gib,
+            "accelerators": {one.name: len(one.indices) for one in like.cards},
+            "price": like.price_per_hour_usd,
+        }
+        for like, equal in groupby(hosts, lambda one: _named(one, ""))
+    ]
+    return groups[0] if len(groups) == 1 else groups
+
+
 class _Pools(Reading):
     """The file, read for its virtual pools."""
 
     def pools(self, root: yaml.Node | None) -> tuple[PoolConfig, ...]:
         local = self.section(root, "the file", "local")
+        inside = self.entries(local, "`local`", tuple(SCHEMA["properties"]))
+        pools = inside["pools"][1] if "pools" in inside else None
         found = []
-        for name, (key, value) in self.entries(
-            self.section(local, "`local`", "pools"), "`pools`"
-        ).items():
+        for name, (key, value) in self.entries(pools, "`pools`").items():
             if not NAME.fullmatch(name):
                 text = f"`{name}` is no name for a pool: lower case letters, digits and `-`"
                 self.wrong(key, text, hint="begin with a letter; 32 characters at most")

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from argosy.sdk import requests
 from argosy.sdk.aio import wire
 from argosy.sdk.home import home_folder
-from argosy.sdk.requests import Accepted, Chunk, Lines, LogQuery, PastEvent, Request, ServerView
+from argosy.sdk.requests import (
+    Accepted,
+    Chunk,
+    Exported,
+    Lines,
+    LogQuery,
+    PastEvent,
+    Request,
+    ServerView,
+    VolumeChange,
+)
 from argosy.sdk.wire import CALL_TIMEOUT, NoServer
 from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
+from argosy.views.volumes import VolumeRow
 
 if TYPE_CHECKING:
     from argosy.sdk.aio.channels import Channel
@@ -51,6 +62,13 @@ class Client:
     async def plan(self, body: dict[str, Any]) -> PlanView:
         """What a launch of `body` would do; nothing is written."""
         return await self._call(requests.plan(body))
+
+    async def export(self, body: dict[str, Any]) -> Exported:
+        """What an infra would be sent for a launch of `body`; nothing is made.
+
+        `body` is one of a launch with `to` (the kind of infra), `context` and `whole`.
+        """
+        return await self._call(requests.export(body))
 
     async def launch(self, body: dict[str, Any]) -> Accepted:
         """Submit a group. Raises InputErrors, or Conflict when its name lives.
@@ -112,6 +130,50 @@ class Client:
     async def infras(self) -> list[dict[str, Any]]:
         """What each infra can do here, as the API says it."""
         return await self._call(requests.infras())
+
+    async def hosts(self) -> list[dict[str, Any]]:
+        """Every infra with its hosts, what is free on them and who holds the rest."""
+        return await self._call(requests.hosts())
+
+    async def offers(
+        self, need: Sequence[str] = (), *, cpus: str = "", memory: str = "", infra: str = ""
+    ) -> dict[str, Any]:
+        """What could be had now for a need (as `resources.accelerators` has it), on each infra."""
+        return await self._call(requests.offers(need, cpus=cpus, memory=memory, infra=infra))
+
+    async def strangers(self, infra: str) -> dict[str, Any]:
+        """What bears our mark on an infra and belongs to no group. Raises NotFound."""
+        return await self._call(requests.strangers(infra))
+
+    async def clean(self, infra: str, leases: Sequence[str]) -> dict[str, Any]:
+        """End some of those; what was released, and what is left and why."""
+        return await self._call(requests.clean(infra, leases))
+
+    async def host_lost(
+        self, host: str, infra: str = "", *, force: bool = False, by: str = ""
+    ) -> dict[str, Any]:
+        """The word that a host is gone. Raises Conflict when it answers, without `force`."""
+        return await self._call(requests.host_lost(host, infra, force=force, by=by))
+
+    async def host_forget(self, host: str, infra: str = "") -> dict[str, Any]:
+        """Give up all that is on a host that will never come back. Raises NotFound, Conflict."""
+        return await self._call(requests.host_forget(host, infra))
+
+    async def volumes(self) -> list[VolumeRow]:
+        """All volumes, by name."""
+        return await self._call(requests.volumes())
+
+    async def apply_volumes(self, text: str, file: str = "volume.yaml") -> list[VolumeChange]:
+        """Make what a volume file describes. Raises InputErrors with every place, Conflict."""
+        return await self._call(requests.make_volumes({"file": file, "text": text}))
+
+    async def create_volume(self, flags: dict[str, str]) -> list[VolumeChange]:
+        """Make one volume: `{"name": "data", "size": "100Gi", "config.host_path": "/mnt/data"}`."""
+        return await self._call(requests.make_volumes({"flags": flags}))
+
+    async def delete_volume(self, name: str) -> VolumeRow:
+        """Delete one that no group uses. Raises NotFound, Conflict, Unreachable."""
+        return await self._call(requests.delete_volume(name))
 
     async def channel(self, ref: str, what: str, query: dict[str, object]) -> Channel:
         """A two-way stream: `exec`, `forward` or `copy`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import io
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ async def stream(home: Path, path: str) -> AsyncIterator[dict[str, Any]]:
 @asynccontextmanager
 async def _asked(home: Path, method: str, path: str, body: object) -> AsyncIterator[_Response]:
     """A request that was sent, on a connection of its own."""
-    connection = await asyncio.to_thread(open_socket, home)
+    connection = await _connected(home)
     try:
         connection.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=connection)
@@ -88,6 +89,21 @@ async def _asked(home: Path, method: str, path: str, body: object) -> AsyncItera
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
+
+
+async def _connected(home: Path) -> socket.socket:
+    """A connection; whoever gives up while it is made leaves none behind."""
+    opening = asyncio.get_running_loop().run_in_executor(None, open_socket, home)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_dropped)
+        raise
+
+
+def _dropped(opening: asyncio.Future[socket.socket]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 async def _head(reader: asyncio.StreamReader) -> _Response:

@@ -1,4 +1,4 @@
-"""`infra check` and `server`: what this machine can do, and the server that does it."""
+"""`server`: the one process of a home, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -6,91 +6,23 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 import click
 
-from argosy.cli.options import emit, emit_json, emit_lines, output_option
+from argosy.cli.options import emit, emit_json, output_option
 from argosy.cli.screen.group import clock
-from argosy.cli.screen.paint import Paint, paint_for, say
-from argosy.cli.screen.table import table
+from argosy.cli.screen.paint import say
 from argosy.errors import NotFound, Unreachable
 from argosy.sdk.client import Client, ServerView
 from argosy.sdk.home import home_folder, log_file
 from argosy.sdk.lost import MENDING, lost_server, lost_text
 from argosy.sdk.wire import NoServer
-from argosy.views.near import unknown_infra
 from argosy.views.text import duration, size
 
 STOP_TIMEOUT = 20.0  # seconds until a server that was asked has ended
 STEP = 0.02
 LOG_STEP = 0.2
 TAIL_BYTES = 1 << 20
-HOST_HEADERS = ("HOST", "STATE", "CPUS", "MEMORY", "ACCELERATORS", "HELD BY")
-
-
-@click.group()
-def infra() -> None:
-    """What each infra can do here."""
-
-
-@infra.command("check")
-@click.argument("name", required=False)
-@output_option("table", "json")
-def check(name: str | None, output: str) -> int:
-    """Try every infra (or NAME): what works here, and what to install to get more."""
-    known = Client().infras()
-    infras = [one for one in known if name in (None, one["name"])]
-    if name is not None and not infras:
-        text, hints = unknown_infra(name, [one["name"] for one in known])
-        raise NotFound(text, code="infra/unknown", hint=hints)
-    if output == "json":
-        emit_json(infras)
-    else:
-        paint = paint_for(sys.stdout)
-        emit_lines([line for one in infras for line in infra_lines(one, paint)])
-    return 0 if all(one["works"] for one in infras) else 6
-
-
-def infra_lines(infra: dict[str, Any], paint: Paint) -> list[str]:
-    """One infra: whether it works, its facts, problems and hints, its hosts."""
-    state = paint("works", "green") if infra["works"] else paint("does not work", "red")
-    lines = [f"{paint(infra['name'], 'bold')}: {state}"]
-    lines += [f"  {key}: {value}" for key, value in infra.get("facts", ())]
-    lines += [f"  {paint('problem:', 'red')} {text}" for text in infra.get("problems", ())]
-    lines += [f"  {paint('hint:', 'cyan')} {text}" for text in infra.get("hints", ())]
-    rows = [_host_row(host) for host in infra.get("hosts", ())]
-    if rows:
-        lines += [f"  {line}" for line in table(HOST_HEADERS, rows, paint)]
-    return lines
-
-
-def _host_row(host: dict[str, Any]) -> tuple[str, ...]:
-    total, free = host.get("total", {}), host.get("free", {})
-    cards = [
-        f"{one['name']}:{_free(free, one['name'])}/{one['count']}"
-        for one in total.get("accelerators", ())
-    ]
-    return (
-        host["host"],
-        host.get("state", ""),
-        f"{free.get('cpus', 0):g}/{total.get('cpus', 0):g}",
-        f"{free.get('memory_gib', 0):.0f}/{total.get('memory_gib', 0):.0f} GiB",
-        " ".join(cards),
-        _holders(host.get("holders", ())),
-    )
-
-
-def _holders(leases: Sequence[str]) -> str:
-    """`2 of g1, 1 of g2`: a lease is named after its group."""
-    counts = Counter(lease.partition(".")[0] for lease in leases)
-    return ", ".join(f"{count} of {group}" for group, count in counts.items())
-
-
-def _free(free: dict[str, Any], name: str) -> int:
-    return sum(one["count"] for one in free.get("accelerators", ()) if one["name"] == name)
 
 
 @click.group()

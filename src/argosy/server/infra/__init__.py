@@ -1,0 +1,1 @@
+"""What the API says and does about infras: hosts, offers, strangers, hosts that are gone."""

@@ -1,0 +1,59 @@
+"""Volumes over the API: made, changed, listed, refused while in use, deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from argosy.errors import Conflict, InputErrors, NotFound
+from argosy.sdk.aio import Client
+from tests.server.rig import a_server
+
+pytestmark = pytest.mark.anyio
+
+GROUP = "name: demo\nvolumes: {/data: data}\nrun: echo\n"
+
+
+async def test_a_volume_lives_longer_than_its_groups(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        with pytest.raises(NotFound, match="mounts the volume 'data'"):
+            await rig.launch(GROUP)
+        with pytest.raises(NotFound):
+            await rig.post("plan", {"text": GROUP})
+        body = {"file": "v.yaml", "text": "name: data\nsize: 1Gi\n"}
+        (made,) = (await rig.post("volumes", body))["volumes"]
+        assert (made["change"], made["type"], made["state"]) == ("created", "local", "ready")
+        (again,) = (await rig.post("volumes", body))["volumes"]
+        assert (again["change"], again["id"]) == ("unchanged", made["id"])
+
+        ref = await rig.running(GROUP)
+        (row,) = (await rig.get("volumes"))["volumes"]
+        assert (row["state"], row["used_by"]) == ("in use", ["demo"])
+        with pytest.raises(Conflict, match="in use by demo"):
+            await rig.call("DELETE", "volumes/data")
+        await rig.post(f"groups/{ref}/cancel", {"now": True})
+        await rig.until(lambda: not rig.control.volumes.every()[0].used_by)
+        await rig.call("DELETE", "volumes/data")
+        assert (await rig.get("volumes"))["volumes"] == []
+        with pytest.raises(NotFound, match="there is no volume"):
+            await rig.call("DELETE", "volumes/data")
+
+
+async def test_a_wrong_file_names_its_places(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        with pytest.raises(InputErrors) as caught:
+            await rig.post("volumes", {"file": "v.yaml", "text": "name: A\nsize: big\n"})
+        assert [str(one.place) for one in caught.value.errors] == ["v.yaml:1:7", "v.yaml:2:7"]
+
+
+async def test_the_client_has_the_same_words(folder: Path) -> None:
+    async with a_server(folder):
+        client = Client(folder, start=False)
+        (made,) = await client.create_volume({"name": "data", "size": "2Gi"})
+        assert (made.change, made.row.size_gib) == ("created", 2.0)
+        (made,) = await client.apply_volumes("name: data\nsize: 3Gi\n")
+        assert made.change == "changed"
+        assert [row.size_gib for row in await client.volumes()] == [3.0]
+        assert (await client.delete_volume("data")).name == "data"
+        assert await client.volumes() == []
