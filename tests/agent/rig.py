@@ -100,6 +100,8 @@ class Agent:
         self.messages: list[dict[str, Any]] = []
         self.history: dict[str, list[tuple[int, str | None]]] = {}
         self.process: subprocess.Popen[bytes] | None = None
+        self.fence, self.acks = 0.0, True
+        """What the server wants, and whether it acknowledges heartbeats (those that are read)."""
         self.options: list[str] = []
         self.prefix: list[str] = []
         """Words before its command: whoever executes it as somebody else, somewhere else."""
@@ -140,6 +142,8 @@ class Agent:
         wire = None
         try:
             first = {"op": "control", "protocol": 1, "server": "s", "life": self.life}
+            if self.fence:
+                first["fence"] = self.fence
             self.control = wire = Wire(self.home, first)
             while self.next()["type"] != "report":
                 pass
@@ -156,6 +160,8 @@ class Agent:
         message = self.control.line()
         if message is None:
             raise EOFError("the control stream ended")
+        if "error" in message:
+            raise EOFError(message["text"])
         self.messages.append(message)
         if message["type"] == "report":
             if message.get("full"):
@@ -170,6 +176,8 @@ class Agent:
                         steps.append(step)
         elif message["type"] == "event":
             self.events.append(message)
+        elif message["type"] == "heartbeat" and "n" in message and self.acks:
+            self.control.send({"type": "ack", "n": message["n"]})
         return message
 
     def until(self, holds: Callable[[], Any], what: str = "") -> Any:

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.agent.decide import (
+    FENCED,
     End,
     Order,
     Seen,
     Situation,
     Stage,
     Step,
+    leaving,
     next_step,
     outcome_of,
 )
@@ -51,6 +53,32 @@ def test_missing_run_succeeds_at_once() -> None:
     assert next_step(now) == Order(Step.REACH, Stage.RUNNING)
     now = replace(now, stage=Stage.RUNNING)
     assert next_step(now) == Order(Step.END, end=End("succeeded", "exit", exit_code=0))
+
+
+def test_after_the_fence_all_ends_at_once_and_as_lost() -> None:
+    """Whatever stage it had, and whatever it ended with."""
+    now = at(Stage.RUNNING, Stage.RUNNING, prepared=True, run=RUNNING, fenced=True)
+    assert next_step(now).step is Step.STOP_RUN
+    assert next_step(replace(now, run=replace(RUNNING, stopping=True))).step is Step.WAIT
+    lost = Order(Step.END, end=FENCED)
+    for end in ({"signal": 9}, {"code": 0}, {"stopped": True, "signal": 15}, {}):
+        assert next_step(replace(now, run=Seen(running=True, over=True, **end))) == lost
+    for stage in (Stage.WAITING, Stage.READY):
+        assert next_step(at(stage, Stage.RUNNING, fenced=True)) == lost
+    now = at(Stage.PREPARING, Stage.READY, preparing=True, fenced=True)
+    assert next_step(now).step is Step.DROP_PREPARE
+    now = at(Stage.PREPARING, Stage.READY, prepared=True, setup=RUNNING, fenced=True)
+    assert next_step(now).step is Step.STOP_SETUP
+
+
+def test_what_its_host_stopped_is_lost_and_what_ended_by_itself_is_not() -> None:
+    assert leaving(End("stopped", "exit", "", 7)) == End(
+        "lost", "host-leaving", "its host goes away", 7
+    )
+    assert leaving(End("stopped", "signal", "", None, 15)).signal == 15
+    assert leaving(End("stopped", "never-started")).outcome == "lost"
+    for end in (End("succeeded", "exit", "", 0), End("failed", "oom", "", None, 9), FENCED):
+        assert leaving(end) is end
 
 
 def test_end_before_anything_ran_is_never_started() -> None:
@@ -115,6 +143,7 @@ SITUATION = st.builds(
     run=st.none() | SEEN,
     guests=st.integers(0, 1),
     rebooted=st.booleans(),
+    fenced=st.booleans(),
 )
 
 

@@ -90,6 +90,18 @@ def test_mounts_go_where_they_say(source: Path, tmp_path: Path) -> None:
     assert tree(tmp_path / "abs") == {"notes.txt"}
 
 
+def test_a_single_file_in_a_folder_that_is_there_has_its_own_name(
+    source: Path, tmp_path: Path
+) -> None:
+    """What a mount names may be a snapshot, which is called by its hash."""
+    snapshot = tmp_path / "5eed01"
+    snapshot.write_text("notes")
+    work = tmp_path / "work"
+    mount = {"destination": "data", "source": str(snapshot), "name": "notes.txt"}
+    files.put(str(work), str(source), [mount], str(tmp_path))
+    assert (work / "data" / "notes.txt").read_text() == "notes"
+
+
 def test_missing_source_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(files.FilesError, match="/no/such"):
         files.put(str(tmp_path / "w"), "", [{"destination": "x", "source": "/no/such"}], "/")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.agent.journal import COMPACT_BYTES, Journal
+from argosy.agent.journal import COMPACT_BYTES, Journal, read
 from tests.agent.rig import SOURCE
 from tests.pythons import oldest_python
 
@@ -62,6 +62,48 @@ def test_broken_line_in_the_middle_is_skipped_and_counted(tmp_path: Path) -> Non
     again = Journal(str(path))
     assert (again.skipped, again.of("lease")) == (1, {"b": {"x": 2}})
     again.close()
+
+
+@given(PUTS, st.data())
+@settings(max_examples=60, deadline=None)
+def test_somebody_else_reads_what_its_owner_would(
+    tmp_path_factory: pytest.TempPathFactory, puts: list, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal"
+    journal = Journal(str(path))
+    for kind, name, value in puts:
+        journal.put(kind, name, value)
+    journal.close()
+    body = path.read_bytes()
+    path.write_bytes(
+        body[: data.draw(st.integers(0, len(body)))] + data.draw(st.binary(max_size=3))
+    )
+    left = path.read_bytes()
+    found = read(str(path))
+    assert path.read_bytes() == left  # it may be written just now
+    again = Journal(str(path))
+    assert found == again.values
+    again.close()
+
+
+def test_of_a_journal_that_is_not_there_nothing_is_read(tmp_path: Path) -> None:
+    assert read(str(tmp_path / "journal")) == {}
+    assert not (tmp_path / "journal").exists()
+
+
+def test_attempts_of_hosts_that_are_gone_are_learned_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = Journal(str(path))
+    journal.put("attempt", "mine", {"stage": 30})
+    journal.learn()
+    with open(path, "a", encoding="ascii") as file:
+        file.write('["attempt", "mine", {"gone": true}]\n')
+        file.write('["attempt", "theirs", {"gone": true, "x": 1}]\n["attempt", "runs", {}]\n')
+        file.write('["lease", "L", {"gone": true}]\n["attempt", "half')
+    journal.learn()
+    assert journal.of("attempt") == {"mine": {"stage": 30}, "theirs": {"gone": True, "x": 1}}
+    assert not journal.of("lease")
+    journal.close()
 
 
 def test_file_is_rewritten_when_most_of_it_is_old(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import decide, facts
 from .decide import Order, Seen, Situation, Stage, Step
+from .fence.told import fenced
 from .groups import Group
 from .guests import Entering, Guest, Inside, Size
 from .health import Health
@@ -73,8 +74,12 @@ class Attempt:
 
     @property
     def goal(self) -> Stage:
-        """The stage that it is to reach; an attempt that nobody lists any more is to end."""
-        return Stage.ENDED if self.record.get("dropped") else Stage(self.record["order"]["goal"])
+        """The stage that it is to reach; one that nobody lists any more, or whose host goes away,
+        is to end.
+        """
+        if self.record.get("dropped") or self.record.get("leaving"):
+            return Stage.ENDED
+        return Stage(self.record["order"]["goal"])
 
     @property
     def healthy(self) -> bool:
@@ -89,7 +94,7 @@ class Attempt:
     @property
     def grace(self) -> float:
         """Seconds from SIGTERM to SIGKILL."""
-        value = self.record["order"].get("grace")
+        value = 0.0 if self.record.get("fenced") else self.record["order"].get("grace")
         return float(self.task.get("grace", 30.0) if value is None else value)
 
     @property
@@ -184,6 +189,7 @@ class Attempt:
             run=self._seen("run", self.run),
             guests=int(bool(self.guests) or bool(self.record.get("guests"))),
             rebooted=self.record["boot"] != self.place.boot,
+            fenced=fenced(self),
         )
 
     def _seen(self, part: str, execution: Optional[Execution]) -> Optional[Seen]:
@@ -193,6 +199,9 @@ class Attempt:
         refused = folders.read_failure(execution.folder) if end and end.number == 127 else ""
         if end is not None and end.kind == "refused":
             refused = "cannot start: " + os.strerror(end.number)
+        # A shell tells of a child's signal by a code.
+        oom = end is not None and signal.SIGKILL in (end.signal, (end.code or 0) - 128)
+        oom = oom and facts.oom_kills() > self.record.get("oom_kills", 1 << 62)
         return Seen(
             running=execution.claim is not None and not refused,
             exited=end is not None,
@@ -203,10 +212,8 @@ class Attempt:
             code=end.code if end is not None else None,
             signal=end.signal if end is not None else None,
             refused=refused,
-            oom=bool(
-                end is not None and end.signal == signal.SIGKILL
-                and facts.oom_kills() > self.record.get("oom_kills", 1 << 62)
-            ),
+            oom=oom,
+            memory=": " + facts.memory_words() if oom and facts.memory_words() else "",
         )  # fmt: skip
 
     def _take(self, order: Order) -> None:
@@ -248,6 +255,9 @@ class Attempt:
         self.on_change()
 
     def _end(self, end: decide.End) -> None:
+        asked = self.record.get("dropped") or Stage(self.record["order"]["goal"]) is Stage.ENDED
+        if self.record.get("leaving") and not asked:
+            end = decide.leaving(end)
         self._health.end()
         self.record.update(
             stage=int(Stage.ENDED), at=time.time(), outcome=end.outcome, cause=end.cause,

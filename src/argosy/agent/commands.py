@@ -23,15 +23,19 @@ def facts(home: str, shared: str) -> int:
 
 
 def end_network(shared: str, group: str) -> int:
-    """End the network of a group, whoever uses it; 0 once nothing of it is left."""
+    """End the network of a group, whoever uses it, and remove the group's own volumes; 0 once
+    nothing of them is left.
+    """
+    from . import volumes
     from .naming import safe_name
     from .net import host, isolated, network
 
-    found = network.load(os.path.join(shared, "groups", safe_name(group), "net"))
-    if found is None:
-        return 0
+    folder = os.path.join(shared, "groups", safe_name(group))
+    found = network.load(os.path.join(folder, "net"))
     try:
-        (isolated if found.mode == "isolated" else host).destroy(found.record())
+        if found is not None:
+            (isolated if found.mode == "isolated" else host).destroy(found.record())
+        volumes.leave(folder)
     except (OSError, network.NetworkError) as error:
         sys.stderr.write("error: %s\n" % error)
         return 1

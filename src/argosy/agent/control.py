@@ -11,6 +11,8 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from . import __version__, facts
+from .fence.keeper import Keeper
+from .fence.record import boottime
 from .host import Host
 from .link import CONTROL_MAX_BYTES, Message, Stream
 from .log_stream import Logs
@@ -19,26 +21,50 @@ from .sessions import Exec, Forward, Get, Put, attempt_of
 
 PROTOCOL = 1
 HEARTBEAT_S = 2.0
+OPS_OF_KEPT = ("logs", "history", "forget", "status")
+"""All that an agent answers which only has the logs of hosts that are gone."""
 
 
 class Control:
-    """One control stream: heartbeats while nothing else is sent."""
+    """One control stream: heartbeats while nothing else is sent; under a fence, that are counted
+    and acknowledged, whatever else is sent.
+    """
 
-    def __init__(self, loop: Loop, stream: Stream, server: str, life: int) -> None:
+    def __init__(self, loop: Loop, stream: Stream, server: str, life: int, fence: Keeper) -> None:
         self.stream, self.server, self.life = stream, server, life
-        self._loop = loop
-        self._timer: Optional[Timer] = None
+        self._loop, self._fence = loop, fence
+        self._counted = 0
+        self._sent: Dict[int, float] = {}
+        """Number of a heartbeat -> when it was sent, of those that were not acknowledged."""
         stream.max_bytes = CONTROL_MAX_BYTES
-        self._beat()
+        self._timer: Optional[Timer] = loop.soon(self._beat)
 
     def _beat(self) -> None:
         if self.stream.ended:
+            return
+        if self._fence.seconds:
+            self._counted_beat()
             return
         since = self._loop.now() - self.stream.sent_at
         if since >= HEARTBEAT_S - 0.05:
             self.stream.send({"type": "heartbeat", "at": time.time()})
             since = 0.0
         self._timer = self._loop.after(HEARTBEAT_S - since, self._beat)
+
+    def _counted_beat(self) -> None:
+        fence = self._fence.seconds
+        self._counted += 1
+        self._sent[self._counted] = boottime()
+        beat = {"type": "heartbeat", "at": time.time(), "n": self._counted, "fence": fence}
+        self.stream.send(beat)
+        self._timer = self._loop.after(min(HEARTBEAT_S, fence / 4), self._beat)
+
+    def acked(self, number: int) -> None:
+        """The server has that heartbeat."""
+        sent_at = self._sent.get(number)
+        if sent_at is not None:
+            self._sent = {n: at for n, at in self._sent.items() if n > number}
+            self._fence.acked(sent_at)
 
     def close(self) -> None:
         """Send no more."""
@@ -50,13 +76,17 @@ class Control:
 class Desk:
     """Where every stream's first line arrives."""
 
-    def __init__(self, host: Host, host_facts: Dict[str, Any]) -> None:
-        self.host, self.facts = host, host_facts
+    def __init__(
+        self, host: Host, host_facts: Dict[str, Any], fence: Keeper, kept: bool = False
+    ) -> None:
+        """`kept`: logs of hosts that are gone were brought here, and nothing is to run beside."""
+        self.host, self.facts, self.fence, self._kept = host, host_facts, fence, kept
         self.controls: List[Control] = []
         self.on_change: Callable[[], None] = lambda: None
         """Called when a control stream came or went."""
         self._loop = host.place.loop
         host.send = host.place.stock.send = self.send
+        fence.on_out = self._hang_up
 
     def send(self, message: Message) -> bool:
         """Tell all control streams; whether there was one."""
@@ -67,7 +97,10 @@ class Desk:
     def first(self, stream: Stream, message: Message) -> None:
         """The first line of a stream."""
         op = message.get("op")
-        if op == "control":
+        if self._kept and op not in OPS_OF_KEPT:
+            text = "the host is gone; only the logs of what ran there are kept"
+            stream.fail("Unreachable", "agent/host-gone", text)
+        elif op == "control":
             self._control(stream, message)
         elif op in ("logs", "exec", "put", "get", "forward"):
             kind = {"logs": Logs, "exec": Exec, "put": Put, "get": Get, "forward": Forward}[op]
@@ -102,7 +135,7 @@ class Desk:
 
     def _control(self, stream: Stream, message: Message) -> None:
         if int(message["protocol"]) != PROTOCOL:
-            text = "this agent speaks protocol %d" % PROTOCOL
+            text = "it speaks protocol %d only" % PROTOCOL
             stream.fail("Conflict", "agent/protocol", text, ["restart the agent of this version"])
             return
         server, life = str(message["server"]), int(message["life"])
@@ -113,7 +146,11 @@ class Desk:
                 return
             if other.server == server:
                 self._gone(other)
-        control = Control(self._loop, stream, server, life)
+        if not self.fence.open(float(message.get("fence") or 0.0)):
+            text = "the fence ran out, and what ran here has not ended yet"
+            stream.fail("Conflict", "agent/fenced", text)
+            return
+        control = Control(self._loop, stream, server, life, self.fence)
         stream.on_line = self._line(control)
         stream.on_end = lambda: self._gone(control)
         stream.send(self._hello())
@@ -128,16 +165,20 @@ class Desk:
         place = self.host.place
         return {
             "type": "hello", "protocol": PROTOCOL, "agent": __version__, "boot_id": place.boot,
-            "pid": place.me.pid, "facts": self.facts,
+            "pid": place.me.pid, "facts": self.facts, "fence": self.fence.seconds,
         }  # fmt: skip
 
     def _line(self, control: Control) -> Callable[[Message], None]:
         def take(message: Message) -> None:
+            if self.fence.check():
+                return  # what was on its way while the fence ran out does not count
             op = message.get("type") or message.get("op")
             if op == "assign":
                 self.host.assign(message)
             elif op == "release":
                 self.host.release(str(message["lease"]))
+            elif op == "ack":
+                control.acked(int(message["n"]))
             elif op == "ping":
                 control.stream.send({"type": "pong", "n": message.get("n"), "at": time.time()})
 
@@ -148,6 +189,11 @@ class Desk:
         if control in self.controls:
             self.controls.remove(control)
             self.on_change()
+
+    def _hang_up(self) -> None:
+        """No control stream is good any more."""
+        for control in list(self.controls):
+            self._gone(control)
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -181,6 +227,7 @@ class Desk:
                 for log in ([attempt.log()] if os.path.exists(attempt.output) else [])
             },
             "launcher": place.launcher.pid, "controls": [c.server for c in self.controls],
+            "fence": self.fence.seconds,
             "journal_behind": place.journal.behind, "journal_skipped": place.journal.skipped,
             "cpu_s": cpu, "rss_bytes": rss,
         }  # fmt: skip

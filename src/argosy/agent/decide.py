@@ -61,6 +61,8 @@ class Seen:
     refused: str = ""
     """Why it could not even be started."""
     oom: bool = False
+    memory: str = ""
+    """With `oom`: what the limit was, in words."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Situation:
     """Commands of `exec` that live."""
     rebooted: bool = False
     """It was recorded before this start of the machine."""
+    fenced: bool = False
+    """The fence of the host has run out."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ class Order:
 
 WAIT = Order(Step.WAIT)
 NEVER_STARTED = End("stopped", "never-started")
+FENCED = End("lost", "fenced", "the fence of its host ran out: no server was heard for so long")
 
 
 def next_step(at: Situation) -> Order:
@@ -114,6 +119,8 @@ def next_step(at: Situation) -> Order:
         return WAIT
     if at.rebooted:
         return _after_reboot(at)
+    if at.fenced:
+        return _after_fence(at)
     if at.run is not None:
         return _with_run(at, at.run)
     if at.setup is not None and not _setup_done(at.setup):
@@ -135,6 +142,13 @@ def _after_reboot(at: Situation) -> Order:
     if at.run is not None and at.run.exited:
         return Order(Step.END, end=outcome_of(at.run))
     return Order(Step.END, end=End("lost", "host-restarted", "the machine was restarted"))
+
+
+def _after_fence(at: Situation) -> Order:
+    """Whatever it did, it ends at once, and as lost: the server has given it up, or soon does."""
+    if at.run is not None and not at.run.over:
+        return WAIT if at.run.stopping else Order(Step.STOP_RUN)
+    return _leave(at, FENCED)
 
 
 def _with_run(at: Situation, run: Seen) -> Order:
@@ -205,9 +219,18 @@ def outcome_of(run: Seen) -> End:
         return End("succeeded", "exit", exit_code=0)
     if run.refused:
         return End("failed", "cannot-start", run.refused, run.code)
+    if run.oom:
+        return End("failed", "oom", "killed for want of memory" + run.memory, run.code, run.signal)
     if run.signal is not None:
-        return End("failed", "oom" if run.oom else "signal", "", None, run.signal)
+        return End("failed", "signal", "", None, run.signal)
     return End("failed", "exit", "", run.code)
+
+
+def leaving(end: End) -> End:
+    """How an attempt ended that nobody but its host, which goes away, wanted to end."""
+    if end.outcome != "stopped":
+        return end
+    return End("lost", "host-leaving", "its host goes away", end.exit_code, end.signal)
 
 
 def _failed(setup: Seen) -> End:

@@ -42,7 +42,10 @@ class Where:
     """Own name, or own address where names do not work."""
     checkpoints: str
     shared: str
+    """"": the group has no folder that is the same on all its hosts."""
     gpus_on_host: int = 0
+    image: Optional[Mapping[str, str]] = None
+    """What the image of the container sets for all programs."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def compose(
     }
     if user.zone:
         env["TZ"] = user.zone
+    env.update(where.image or {})
     env.update(_facts(group, task, order))
     own = known.by_task.get(str(order["task"]), [])
     for prefix in BOTH:
@@ -102,9 +106,10 @@ def compose(
         ARGOSY_PEERS=where.peers,
         ARGOSY_HOSTNAME=where.hostname,
         ARGOSY_CHECKPOINT_DIR=where.checkpoints,
-        ARGOSY_SHARED_DIR=where.shared,
         ARGOSY_MARK=str(order["attempt"]),
     )
+    if where.shared:
+        env["ARGOSY_SHARED_DIR"] = where.shared
     devices = visible_devices(order.get("gpu_indices") or [], where.gpus_on_host)
     if devices is not None and "CUDA_VISIBLE_DEVICES" not in (task.get("env") or {}):
         env["CUDA_VISIBLE_DEVICES"] = devices

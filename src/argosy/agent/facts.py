@@ -113,15 +113,60 @@ def usage(pids: Iterable[int]) -> Tuple[float, int]:
     return ticks / _TICK, rss
 
 
-def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since it started; 0 when it does
-    not say.
+def oom_kills(root: str = "/sys/fs/cgroup", of: str = "/proc/self/cgroup") -> int:
+    """How many processes the kernel has killed for want of memory: in the agent's own cgroup, as a
+    container has one, else on the machine since it started; 0 when neither says.
     """
+    for folder, second in _memory_cgroups(root, of):
+        name = "memory.events" if second else "memory.oom_control"
+        found = _number_after("oom_kill ", os.path.join(folder, name))
+        if found is not None:
+            return found
+    return _number_after("oom_kill ", "/proc/vmstat") or 0
+
+
+def memory_words(root: str = "/sys/fs/cgroup", of: str = "/proc/self/cgroup") -> str:
+    """`the limit is 512 MiB, the peak was 511 MiB` of the agent's own cgroup; "" where it has no
+    limit.
+    """
+    for folder, second in _memory_cgroups(root, of):
+        names = ("memory.max", "memory.peak") if second else (
+            "memory.limit_in_bytes", "memory.max_usage_in_bytes",
+        )  # fmt: skip
+        limit, peak = (_number_after("", os.path.join(folder, name)) for name in names)
+        if limit is not None and limit < os.sysconf("SC_PHYS_PAGES") * _PAGE:
+            words = "the limit is %d MiB" % (limit >> 20)
+            return words if peak is None else words + ", the peak was %d MiB" % (peak >> 20)
+    return ""
+
+
+def _memory_cgroups(root: str, of: str) -> List[Tuple[str, bool]]:
+    """(folder, whether it is of version 2) of the cgroups that may count this process's memory.
+
+    A container has its own where the machine has the root of all, whatever path /proc says.
+    """
+    found: List[Tuple[str, bool]] = []
     try:
-        with open("/proc/vmstat") as file:
+        with open(of) as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return found
+    for _, controllers, path in lines:
+        if "memory" in controllers.split(","):
+            base = os.path.join(root, "memory")
+            found[:0] = [(base + path, False), (base, False)]
+        elif not controllers:
+            found += [(root + path, True), (root, True)]
+    return found
+
+
+def _number_after(word: str, path: str) -> Optional[int]:
+    """The number behind a word at the beginning of a line of a file; None when there is none."""
+    try:
+        with open(path) as file:
             for line in file:
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
+                if line.startswith(word) and line[len(word) :].strip().isdigit():
+                    return int(line[len(word) :])
     except OSError:
         pass
-    return 0
+    return None

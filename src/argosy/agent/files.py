@@ -51,7 +51,8 @@ def put(
                 repository.into(part)
             os.rename(part, work)
         for mount in mounts:
-            _mount(mount["source"], destination(mount["destination"], work, home), store)
+            target = destination(mount["destination"], work, home)
+            _mount(mount["source"], str(mount.get("name") or ""), target, store)
     except Broken as error:
         return [str(error)]
     except CloneError as error:
@@ -96,7 +97,8 @@ def destination(path: str, work: str, home: str) -> str:
     return os.path.join(work, path)
 
 
-def _mount(source: str, target: str, store: Optional[Store]) -> None:
+def _mount(source: str, name: str, target: str, store: Optional[Store]) -> None:
+    """A single file goes into a folder that is there under its `name` ("": as its source says)."""
     if source.startswith(("http://", "https://")):
         _download(source, target)
         return
@@ -105,7 +107,7 @@ def _mount(source: str, target: str, store: Optional[Store]) -> None:
         raise FilesError("%s: not there on this host" % source)
     single = store.single(tree) if store is not None and tree else not os.path.isdir(source)
     if single and (target.endswith("/") or os.path.isdir(target)):
-        target = os.path.join(target, os.path.basename(source))
+        target = os.path.join(target, name or os.path.basename(source))
     os.makedirs(os.path.dirname(target) if single else target, exist_ok=True)
     if store is not None and tree:
         store.build(tree, target)

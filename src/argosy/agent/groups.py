@@ -19,6 +19,7 @@ from .child import Child
 from .loop import Loop
 from .naming import safe_name
 from .net import balance, host, isolated, machine, names, network, supervisor, trial
+from .pod import container
 from .processes import folder as folders
 
 Ready = Callable[[Optional[str]], None]
@@ -40,6 +41,7 @@ class Group:
         self.folder = os.path.join(shared, "groups", safe_name(facts["id"]))
         self.network: Optional[network.Network] = None
         self._loop, self._shared, self._home = loop, shared, home
+        self._in_container = container.image_environment(shared) is not None
         self._child: Optional[Child] = None
         self._asking: List[Ready] = []
         self._waiting: List[Ready] = []
@@ -215,11 +217,18 @@ class Group:
         return "%s.%s" % (node, self.facts.get("name", ""))
 
     def balanced_addresses(self) -> Dict[str, str]:
-        """Task -> address of the proxy for it."""
-        return dict(self.network.balanced) if self.network is not None else {}
+        """Task -> address for all its nodes: of the proxy here, or of what the infra has."""
+        found = {one["task"]: one["address"] for one in self.book["balanced"] if one.get("address")}
+        if self.network is not None:
+            found.update(self.network.balanced)
+        return found
 
     def _balanced_names(self) -> Dict[str, str]:
-        """Task -> the host name of its proxy."""
+        """Task -> the host name of its proxy. In a container there is none: it would take ports
+        that the program may want, so the infra balances.
+        """
+        if self._in_container:
+            return {}
         return {entry["task"]: entry.get("name", "") for entry in self.book["balanced"]}
 
     def _others(self) -> Dict[str, str]:
@@ -393,7 +402,7 @@ def build(shared: str, place: str, wish: Wish) -> Dict[str, Any]:
     facts, balanced = wish.facts, wish.balanced
     kept = _kept(place, wish)
     wanted = kept.mode if kept is not None else "host" if wish.spread else facts.get("network")
-    tried = trial.trial(shared, wanted or "auto")
+    tried = container.network(shared) or trial.trial(shared, wanted or "auto")
     if tried["mode"] == "none":
         raise network.NetworkError(
             str(tried["failed_step"]), str(tried["reason"]), str(tried["hint"])

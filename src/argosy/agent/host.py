@@ -11,21 +11,19 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import facts, files
+from . import facts, files, volumes
 from .attempts import Attempt
 from .decide import Stage
 from .gpus import CardUsage
 from .groups import Group
+from .leaving import Leaving
 from .loop import Timer
 from .naming import safe_name
 from .place import Place
 from .request import write_peers
 
-RELEASED_MAX = 2000
-EVENTS_MAX = 200
-REVIVE_EVERY = 5.0
-USAGE_EVERY = 10.0
-CAP_AFTER = 1.0
+RELEASED_MAX, EVENTS_MAX = 2000, 200
+REVIVE_EVERY, USAGE_EVERY, CAP_AFTER = 5.0, 10.0, 1.0
 ACK_AFTER = 0.02
 """Nobody waits for "taken" and "preparing": they are told so much later, with what follows."""
 PEERS_EACH, PEERS_MOST = 0.01, 1.0
@@ -64,6 +62,7 @@ class Host:
         self._ticking = False
         self._usage_at = 0.0
         self._cards = CardUsage(place.loop, place.gpus_on_host > 0)
+        self.leaving = Leaving(place.loop, self.attempts)
 
     # -- what was there before ------------------------------------------------------------------
 
@@ -151,6 +150,7 @@ class Host:
             self.place.journal.put("task", name, task)
             attempt = self._add(record, task, group)
             attempt.save()
+            self.leaving.joined(attempt)
         else:
             goal = max(int(order["goal"]), int(attempt.record["order"]["goal"]))
             merged = dict(order, goal=goal)
@@ -190,11 +190,12 @@ class Host:
     def forget(self, group: str, done: Callable[[], None]) -> None:
         """Remove the logs and working directories of a group's ended attempts; then call `done`."""
         paths: List[str] = []
+        self.place.journal.learn()
         for name, record in list(self.place.journal.of("attempt").items()):
             if record["group"] == group and record.get("gone"):
                 paths += self._strike(name, record)
         if group not in self.groups:
-            paths.append(os.path.join(self.place.shared, "groups", safe_name(group)))
+            paths += volumes.forgotten(self.place.shared, group)
         files.discard(self.place.loop, self.place.home, paths, done)
 
     def _strike(self, name: str, record: Message) -> List[str]:
@@ -279,6 +280,7 @@ class Host:
         self._update_proxy(attempt.group)
         if attempt.stage is Stage.ENDED and attempt.record.get("dropped"):
             self._settle(str(attempt.record["lease"]))
+        self.leaving.look()
 
     def _settle(self, lease: str) -> None:
         """Forget a released lease when all of it has ended."""
@@ -453,6 +455,7 @@ class Host:
     def history(self, group: str) -> List[Message]:
         """Ended attempts of a group ("": of all) whose logs are still here."""
         found = []
+        self.place.journal.learn()
         for name, record in self.place.journal.of("attempt").items():
             if group in ("", record["group"]) and record["stage"] == int(Stage.ENDED):
                 order = record["order"]

@@ -24,6 +24,31 @@ COMPACT_BYTES = 1 << 20
 Value = Dict[str, Any]
 
 
+def read(path: str) -> Dict[str, Dict[str, Value]]:
+    """The values, by kind and id, of a journal that somebody else may be writing; {} for none."""
+    values: Dict[str, Dict[str, Value]] = {}
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return values
+    for line in lines:
+        try:
+            kind, name, value = json.loads(line.decode("utf-8"))
+        except (ValueError, TypeError):
+            continue
+        _set(values, kind, name, value)
+    return values
+
+
+def _set(values: Dict[str, Dict[str, Value]], kind: str, name: str, value: Optional[Value]) -> None:
+    table = values.setdefault(kind, {})
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value
+
+
 class Journal:
     """The values; reading is from memory, writing is one append each."""
 
@@ -49,17 +74,19 @@ class Journal:
         for line in body[:good].split(b"\n")[:-1]:
             try:
                 kind, name, value = json.loads(line.decode("utf-8"))
-                self._set(kind, name, value)
+                _set(self.values, kind, name, value)
             except (ValueError, TypeError):
                 self.skipped += 1
         return good
 
-    def _set(self, kind: str, name: str, value: Optional[Value]) -> None:
-        table = self.values.setdefault(kind, {})
-        if value is None:
-            table.pop(name, None)
-        else:
-            table[name] = value
+    def learn(self) -> None:
+        """Take in ended attempts that a server has put into the file since (logs of a pod that is
+        gone; a server of this machine keeps them in the home of an agent).
+        """
+        if os.fstat(self._fd).st_size != self._size:
+            for name, value in read(self._path).get("attempt", {}).items():
+                if value.get("gone"):
+                    self.of("attempt").setdefault(name, value)
 
     def of(self, kind: str) -> Dict[str, Value]:
         """All values of a kind, by id, in the order of their first writing."""
@@ -73,7 +100,7 @@ class Journal:
         """Set a value (None removes it); it is on disk when this returns, unless `behind` says
         otherwise.
         """
-        self._set(kind, name, value)
+        _set(self.values, kind, name, value)
         line = json.dumps([kind, name, value], separators=(",", ":"), ensure_ascii=True)
         self._waiting.append(line.encode("ascii") + b"\n")
         self.flush()

@@ -2,6 +2,9 @@
 
 run       be the agent of a home folder (one per folder; a second one is refused with exit code 7)
 attach    join standard input and output to the agent's socket; ends with standard input
+container be PID 1 of a container, and keep its agent alive (container.py)
+dial      let a server in that this host can reach (dial.py)
+keep      write ended attempts and their logs to standard output (keep.py)
 lease     answer questions about leases of this machine, for a server elsewhere (leases/desk.py)
 launcher  what `run` starts for its wrappers
 """
@@ -21,13 +24,17 @@ from . import __version__
 IDLE_EXIT_S = 600.0
 END_WAIT_S = 10.0
 LOCK_WAIT_S = 1.0
+ATTACH_AGAIN_S = 0.02
 EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
-                 [--capacity JSON] [--address IP] [--detach]
-       agent attach --home DIR [--say WORD]
+                 [--capacity JSON] [--address IP] [--detach] [--kept]
+       agent container --home DIR [--server-id ID] [--address IP]
+       agent attach --home DIR [--say WORD] [--wait SECONDS]
        agent lease --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS] [--book FILE]
                    [--address IP]
        agent facts --shared DIR [--home DIR]
+       agent dial --home DIR      (ARGOSY_DIAL, ARGOSY_LEASE, ARGOSY_DIAL_FOLDER in the environment)
+       agent keep --home DIR
        agent end-network --shared DIR --group GROUP
        agent version
 """
@@ -39,8 +46,23 @@ def main(argv: Optional[List[str]] = None) -> int:
     command, options = (words[0], _options(words[1:])) if words else ("", {})
     if command == "run" and options is not None and "home" in options:
         return run(options)
+    if command == "container" and options is not None and "home" in options:
+        from .pod import container
+
+        return container.serve(options, [*_this_program(), "run", *words[1:]])
+    if command == "dial" and options is not None and "home" in options:
+        from .pod import dial
+
+        env = os.environ
+        dial.Dialer(
+            options["home"], env["ARGOSY_DIAL"], env["ARGOSY_DIAL_FOLDER"], env["ARGOSY_LEASE"]
+        ).run()
+    if command == "keep" and options is not None and "home" in options:
+        from .pod import keep
+
+        return keep.keep(options["home"], sys.stdout.buffer)
     if command == "attach" and options is not None and "home" in options:
-        return attach(options["home"], options.get("say", ""))
+        return attach(options["home"], options.get("say", ""), float(options.get("wait") or 0))
     if command == "facts" and options is not None and "shared" in options:
         from . import commands
 
@@ -76,10 +98,10 @@ def _options(words: List[str]) -> Optional[Dict[str, str]]:
         name, equals, value = word[2:].partition("=")
         if not word.startswith("--") or name not in (
             "home", "shared", "server-id", "idle-exit", "capacity", "detach", "group",
-            "book", "say", "address",
+            "book", "say", "address", "wait", "kept",
         ):  # fmt: skip
             return None
-        if name == "detach":
+        if name in ("detach", "kept"):
             options[name] = "1"
         elif equals:
             options[name] = value
@@ -88,6 +110,14 @@ def _options(words: List[str]) -> Optional[Dict[str, str]]:
         else:
             return None
     return options
+
+
+def _this_program() -> List[str]:
+    """How this very program is run again."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.path.isfile(here):  # packed
+        return [sys.executable, "-I", "-S", here]
+    return [*package_command("from agent.main import main; sys.exit(main(sys.argv[2:]))")]
 
 
 def package_command(code: str) -> List[str]:
@@ -116,8 +146,7 @@ def run(options: Dict[str, str]) -> int:
         from .net import machine
 
         machine.say_address(home, options["address"])
-    Agent(home, shared, options).run()
-    return 0
+    return Agent(home, shared, options).run()
 
 
 def _locked(home: str) -> bool:
@@ -160,7 +189,9 @@ class Agent:
 
     def __init__(self, home: str, shared: str, options: Dict[str, str]) -> None:
         from . import control, environment, facts, gpus, host, journal, link, loop, place
+        from .fence import keeper
         from .logs import tailer
+        from .pod import container
         from .processes import execution, folder
         from .store import stock
 
@@ -181,6 +212,7 @@ class Agent:
             boot=boot,
             me=me,
             user=environment.this_user(),
+            image=container.image_environment(home),
             gpus_on_host=real_gpus,
             loop=self.loop,
             journal=journal.Journal(os.path.join(home, "journal")),
@@ -194,11 +226,15 @@ class Agent:
             stock=stock.Stock(self.loop, os.path.join(shared, "store")),
         )
         self.host = host.Host(self.place)
-        self.desk = control.Desk(self.host, found)
+        watchdog = "from agent.fence.watchdog import watch; watch(*sys.argv[2:])"
+        self.fence = keeper.Keeper(self.place, self.host.attempts, package_command(watchdog))
+        kept = bool(options.get("kept"))
+        self.desk = control.Desk(self.host, found, self.fence, kept=kept)
         self.host.on_empty = self.desk.on_change = self._idle
         self._idle_exit = float(options.get("idle-exit") or IDLE_EXIT_S)
         self._idle_timer: Optional[loop.Timer] = None
         self.host.adopt()
+        self.fence.begin()
         self.place.stock.needed = self._trees
         self.place.stock.sweep()
         self.server = link.Server(self.loop, "agent.sock", self.desk.first)
@@ -236,6 +272,12 @@ class Agent:
         """Find out which network works here, beside everything else; the facts then say so."""
         from .child import Child
         from .net import trial
+        from .pod import container
+
+        inside = container.network(self.place.home)
+        if inside is not None:
+            self.desk.facts["network"] = inside
+            return
 
         def answer(value: Any, error: Optional[str]) -> None:
             self.desk.facts["network"] = (
@@ -248,10 +290,21 @@ class Agent:
 
         Child(self.loop, look, answer)
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Serve until idle for long enough, or told to end (SIGTERM): what runs goes on in either
-        case.
+        case. In a container also until it was told to leave, and has ended what ran. The exit code.
         """
+        from .pod import container
+
+        codes = [0]
+
+        def left() -> None:
+            codes[0] = container.EXIT_LEFT
+            signal.signal(container.LEAVE, signal.SIG_IGN)  # it may be told once more
+            self.loop.stop()
+
+        if self.place.image is not None:
+            self.loop.on_signal(container.LEAVE, lambda: self.host.leaving.begin(left))
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.on_signal(number, self.loop.stop)
         self._idle()
@@ -264,11 +317,13 @@ class Agent:
             self.server.close()
             self.place.stock.close()
             self._wait_for_children()
+            self.fence.close()
             self.host.close()
             self.place.launcher.close()
             self.place.tailer.close()
             self.place.journal.close()
             os.unlink("agent.sock")
+        return codes[0]
 
     def _wait_for_children(self) -> None:
         from .child import LIVING
@@ -280,6 +335,7 @@ class Agent:
     def _idle(self) -> None:
         """Begin or end the wait for nothing to do."""
         busy = bool(self.place.journal.of("lease")) or bool(self.desk.controls)
+        busy = busy or self.place.image is not None  # the container lasts as long as its lease
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -302,21 +358,26 @@ def _plain_process() -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
-def attach(home: str, say: str = "") -> int:
+def attach(home: str, say: str = "", wait: float = 0.0) -> int:
     """Join standard input and output to the agent's socket; ends when standard input does.
 
-    `say`: a line that is written first, once the agent is there.
+    `say`: a line that is written first, once the agent is there, for which it may `wait` (seconds).
     """
     import selectors
     import socket
 
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        os.chdir(home)
-        sock.connect("agent.sock")
-    except OSError as error:
-        sys.stderr.write("error: no agent answers in %s: %s\n" % (home, error.strerror))
-        return EXIT_UNREACHABLE
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            os.chdir(home)
+            sock.connect("agent.sock")
+            break
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                sys.stderr.write("error: no agent answers in %s: %s\n" % (home, error.strerror))
+                return EXIT_UNREACHABLE
+        time.sleep(ATTACH_AGAIN_S)
     if say:
         os.write(1, say.encode("ascii") + b"\n")
     watch = selectors.PollSelector()  # unlike epoll it takes regular files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict
+from typing import Dict, Optional
 
 from .environment import User
 from .gpus import Reservations
@@ -34,6 +34,8 @@ class Place:
     tailer: Tailer
     gpus: Reservations
     stock: Stock
+    image: Optional[Dict[str, str]] = None
+    """In a container of its own: what its image sets for all programs."""
     probers: Dict[str, Prober] = field(default_factory=dict)
 
     def prober(self, group: Group) -> Prober:

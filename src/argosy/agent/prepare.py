@@ -1,5 +1,5 @@
-"""Everything that an attempt needs before `setup` and `run`: its network, its files, its GPUs; all
-at once.
+"""Everything that an attempt needs before `setup` and `run`: its network, its files, its GPUs, all
+at once; then its volumes, which need to know the others.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any, Callable, Dict, Optional, Set
 
-from . import files
+from . import files, volumes
 from .child import Child
 from .groups import Group
 from .naming import digest, safe_name
@@ -30,11 +30,11 @@ class Preparation:
         self, place: Place, group: Group, lease: str, task: Dict[str, Any], order: Dict[str, Any]
     ) -> None:
         self.problem = self.text = ""
-        """Cause (files-failed, network-failed) and words."""
+        """Cause (files-failed, volume-failed, network-failed) and words."""
         self._held = self._wanting = ""
         """Who holds a GPU that this attempt waits for; how far its files are."""
         self.found: Dict[str, Any] = {}
-        """For the attempt's record: address, spec, work, setup_needed."""
+        """For the attempt's record: address, spec, work, setup_needed, exchange."""
         self.on_end: Callable[[], None] = lambda: None
         self.on_wait: Callable[[], None] = lambda: None
         self._place, self._group, self._lease = place, group, lease
@@ -71,8 +71,43 @@ class Preparation:
     def _done(self, part: str) -> None:
         if part in self._waiting:
             self._waiting.discard(part)
-            if not self._waiting:
+            if not self._waiting and part != "volumes" and self._task.get("volumes"):
+                self._waiting.add("volumes")
+                self._place.loop.soon(self._put_volumes)
+            elif not self._waiting:
                 self._place.loop.soon(self.on_end)
+
+    def _put_volumes(self) -> None:
+        """Once the working directory is there, and it is known how programs enter their place."""
+        if "volumes" not in self._waiting:
+            return
+        wanted = list(self._task["volumes"])
+        spec = self.found["spec"]
+        scene = volumes.Scene(
+            shared=self._place.shared,
+            group=self._group.folder,
+            home=self._place.home,
+            user_home=self._place.user.home,
+            work=str(self.found["work"]),
+            mounts=spec["mode"] == "isolated" or spec["names"] == "mount",
+            mark=str(self._group.facts["id"]),
+        )
+
+        def ready(put: Any, error: Optional[str]) -> None:
+            self._child = None
+            self._tell_wanting("")
+            if error is not None:
+                self._fail("volume-failed", error)
+                return
+            self.found["spec"] = dict(spec, volumes=put["binds"])
+            self.found["exchange"] = put["exchange"]
+            self._done("volumes")
+
+        self._tell_wanting("waits for its volumes")  # a share whose server is away never answers
+        try:
+            self._child = Child(self._place.loop, lambda: volumes.put(wanted, scene), ready)
+        except OSError as error:
+            self._fail("volume-failed", str(error))
 
     def _fail(self, cause: str, text: str) -> None:
         self.drop()

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Dict
 
 from . import environment
 from .health import shell
+from .naming import safe_name
 from .processes.folder import Request
+from .volumes import translated
 
 if TYPE_CHECKING:
     from .attempts import Attempt
@@ -44,11 +46,38 @@ def _environment(attempt: Attempt, work: str) -> Dict[str, str]:
             cwd=work,
             peers=os.path.join(attempt.folder, "peers.json"),
             hostname=name if group.names_work else attempt.record.get("address", ""),
-            checkpoints=group.checkpoints(str(order["task"])),
-            shared=group.shared_folder(),
+            checkpoints=_checkpoints(attempt, str(order["task"])),
+            shared=_shared(attempt),
             gpus_on_host=attempt.place.gpus_on_host,
+            image=attempt.place.image,
         ),
     )
+
+
+def _shared(attempt: Attempt) -> str:
+    """Where the group's programs exchange files: in a volume that all mount, else the group's
+    folder here; "" where that would not be the same for all of them.
+    """
+    exchange = str(attempt.record.get("exchange") or "")
+    if exchange:
+        return os.path.join(exchange, "shared")
+    return attempt.group.shared_folder() if attempt.group.facts.get("shared", True) else ""
+
+
+def _checkpoints(attempt: Attempt, task: str) -> str:
+    """Where a task keeps its checkpoints; made here. Raises OSError."""
+    exchange = str(attempt.record.get("exchange") or "")
+    if not exchange:
+        return attempt.group.checkpoints(task)
+    path = os.path.join(exchange, "checkpoints", safe_name(task))
+    binds = (attempt.record.get("spec") or {}).get("volumes") or []
+    made = translated(path, binds)[0]
+    try:
+        os.mkdir(made)
+        os.chmod(made, os.stat(os.path.dirname(made)).st_mode & 0o1777)
+    except FileExistsError:
+        pass
+    return path
 
 
 def write_peers(attempt: Attempt) -> None:

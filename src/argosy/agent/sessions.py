@@ -9,11 +9,13 @@ from typing import Any, Dict, List, Optional
 
 from .attempts import Attempt
 from .child import Child
+from .files import destination
 from .guests import ENTERING_AGAIN, Entering, Size
 from .host import Host
 from .link import Message, Stream
 from .logs.log import CHUNK
 from .net import forward
+from .volumes import translated
 
 DRAIN_READS = 20
 """A pipe holds less than so many chunks; what comes later is not the command's own."""
@@ -208,7 +210,7 @@ class Put:
         self._tar, self._unpacking = bool(message.get("tar")), False
         self._loop = host.place.loop
         try:
-            self._target = _path(attempt, str(message["path"]))
+            self._target = _path(attempt, str(message["path"]), write=True)
             if not self._tar and (
                 str(message["path"]).endswith("/") or os.path.isdir(self._target)
             ):
@@ -276,14 +278,19 @@ def _unpack(archive: str, target: str) -> None:
             tar.extract(member, target, set_attrs=True)
 
 
-def _path(attempt: Attempt, path: str) -> str:
-    """A path of the client, relative to the attempt's working directory. Raises LookupError."""
+def _path(attempt: Attempt, path: str, write: bool = False) -> str:
+    """A path of the client, relative to the attempt's working directory, as the agent sees it.
+    Raises LookupError.
+    """
     work = attempt.record.get("work")
     if not work:
         raise LookupError("%s has no working directory yet" % attempt.id)
-    if path == "~" or path.startswith("~/"):
-        return os.path.join(attempt.place.user.home, path[2:])
-    return os.path.join(str(work), path)
+    inside = os.path.normpath(destination(path, str(work), attempt.place.user.home))
+    binds = (attempt.record.get("spec") or {}).get("volumes") or []
+    found, read_only = translated(inside, binds)
+    if write and read_only:
+        raise LookupError("%s is in a volume that is mounted read-only" % path)
+    return found + ("/" if path.endswith("/") else "")
 
 
 class Get:

@@ -5,6 +5,7 @@
     {"id": N, "op": "release", "lease": L}     mark it; a process of its own ends what runs, and
                                                then the lease; `{"changed": true}` says so
     {"id": N, "op": "start"}    ensure that the agent listens
+    {"id": N, "op": "volumes"}, "remove-volume"     the volumes of this server; remove one's bytes
 
 The first line is `{"facts": .., "boot_id": .., "home": .., "address": ..}`. It ends with standard
 input, or after SILENCE_S without a word; what it began goes on. A lease is this server's when it
@@ -29,8 +30,11 @@ from .book import MACHINE_FILE, Book, Entries, Refused
 
 SILENCE_S = 120.0
 START_S = 20.0
+TELL_TRIES = 5
 RELEASE_S = 3600.0
 LOOK_AT_CHILDREN_S = 0.02
+LATER: Dict[str, Any] = {}
+"""In place of an answer that comes when a process has ended."""
 TRIAL_NICE = 10
 KEPT_VARIABLES = ("HOME", "USER", "LOGNAME", "TZ", "XDG_RUNTIME_DIR")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -51,6 +55,10 @@ class Desk:
             sys.stderr.write("%s: %s\n" % (home, error.strerror))
         self._starter: Optional["subprocess.Popen[bytes]"] = None
         self._ending: Dict[str, int] = {}
+        self._removing: Dict[int, Any] = {}
+        """Process -> the request that it works for."""
+        self.late: List[Dict[str, Any]] = []
+        """Answers to requests of before."""
         self._trying = 0
 
     def try_network(self) -> None:
@@ -72,22 +80,24 @@ class Desk:
                 os._exit(0)
 
     def answer(self, asked: Dict[str, Any]) -> Dict[str, Any]:
-        """The answer to one request, an error included."""
+        """The answer to one request, an error included; LATER: `late` will have it."""
         try:
             verbs = {"look": self._look, "take": self._take, "release": self._release,
-                     "start": self._start}  # fmt: skip
+                     "start": self._start, "volumes": self._volumes,
+                     "remove-volume": self._remove_volume}  # fmt: skip
             found = verbs[asked["op"]](asked)
         except Refused as error:
             found = {"error": error.code, "text": error.text, "hint": error.hint,
                      "later": error.later}  # fmt: skip
         except (KeyError, TypeError, ValueError, OSError) as error:
             found = {"error": "failed", "text": repr(error), "hint": "", "later": True}
-        return {"id": asked.get("id"), **found}
+        return found if found is LATER else {"id": asked.get("id"), **found}
 
     @property
     def busy(self) -> bool:
         """Some process that was begun here has not ended."""
-        return bool(self._ending) or bool(self._trying) or self._starter is not None
+        begun = self._ending or self._removing or self._trying
+        return bool(begun) or self._starter is not None
 
     def collect(self) -> bool:
         """Reap what has ended; whether leases may have changed by that."""
@@ -96,6 +106,16 @@ class Desk:
         over = [lease for lease, pid in self._ending.items() if os.waitpid(pid, os.WNOHANG)[0]]
         for lease in over:
             del self._ending[lease]
+        for pid in list(self._removing):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                found = {"id": self._removing.pop(pid)}
+                if status:
+                    text = "something of the volume in %s/volumes cannot be removed" % self._shared
+                    found.update(
+                        error="volume", text=text, hint="remove it on the host", later=True
+                    )
+                self.late.append(found)
         tried = bool(self._trying and os.waitpid(self._trying, os.WNOHANG)[0])
         if tried:
             self._trying = 0
@@ -182,13 +202,35 @@ class Desk:
 
     def _start(self, _asked: Dict[str, Any]) -> Dict[str, Any]:
         self._begin_start()
-        assert self._starter is not None
         try:
-            self._starter.wait(START_S)
+            if self._starter is not None:
+                self._starter.wait(START_S)
         except subprocess.TimeoutExpired:
             raise Refused("agent", "the agent did not start within %g s" % START_S,
                           "read %s/agent.log on the host" % self._home, True)  # fmt: skip
         return {}
+
+    def _volumes(self, _asked: Dict[str, Any]) -> Dict[str, Any]:
+        from .. import volumes
+
+        return {"volumes": volumes.names(self._shared)}
+
+    def _remove_volume(self, asked: Dict[str, Any]) -> Dict[str, Any]:
+        """In a process of its own, since it may be large; the answer comes when it has ended."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                from .. import volumes
+
+                volumes.remove(self._shared, str(asked["volume"]))
+                code = 0
+            except OSError as error:
+                sys.stderr.write("%s: %s\n" % (error.filename, error.strerror))
+            finally:
+                os._exit(code)
+        self._removing[pid] = asked.get("id")
+        return LATER
 
     # The agent, and ending what a lease has
 
@@ -196,9 +238,9 @@ class Desk:
         return bool(entry["home"] == self._home)
 
     def _begin_start(self) -> None:
-        """Start the agent unless one is being started; harmless where one lives."""
+        """Start the agent unless one lives or is being started."""
         self.collect()
-        if self._starter is not None:
+        if self._starter is not None or self._lives():
             return
         words = ["run", "--home", self._home, "--shared", self._shared, "--detach"]
         for name in ("server-id", "idle-exit"):
@@ -256,18 +298,33 @@ class Desk:
     def _tell(self, lease: str) -> bool:
         """Have the agent end everything of the lease, where one ever ran; it is started for it."""
         sock = self._connected()
-        if sock is None:
+        for _ in range(TELL_TRIES):  # one that finds nothing to do may end before it is asked
+            if sock is not None:
+                break
             if not os.path.exists(os.path.join(self._home, "journal")):
                 return True
             self._start({})
             sock = self._connected()
-            if sock is None:
-                return False
+        if sock is None:
+            return False
         with sock:
             sock.settimeout(RELEASE_S)
             sock.sendall(json.dumps({"op": "release", "lease": lease}).encode("ascii") + b"\n")
             answer = sock.makefile("rb").readline()
         return bool(answer) and "ok" in json.loads(answer)
+
+    def _lives(self) -> bool:
+        """Whether an agent listens, be it too busy to answer."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.setblocking(False)
+            try:
+                os.chdir(self._home)  # the path of a socket is short
+                sock.connect("agent.sock")
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+        return True
 
     def _connected(self) -> Optional[socket.socket]:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -304,11 +361,15 @@ def serve(options: Dict[str, str]) -> int:
             heard = time.monotonic()
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                _say(desk.answer(json.loads(line)))
+                answer = desk.answer(json.loads(line))
+                if answer is not LATER:
+                    _say(answer)
         elif time.monotonic() - heard > SILENCE_S - 1.0:
             return 0
         if desk.collect():
             _say({"changed": True})
+        while desk.late:
+            _say(desk.late.pop(0))
 
 
 def _say(message: Dict[str, Any]) -> None:

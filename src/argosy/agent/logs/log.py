@@ -91,6 +91,11 @@ class Index:
             return
         self._count += not self._torn
 
+    def body(self, last: Record) -> bytes:
+        """All records as a file has them, and one more."""
+        body = os.pread(self._fd, self._count * _RECORD.size, 0)
+        return body + _RECORD.pack(last.offset, int(last.at * 1000), last.base, last.kept)
+
     def last_until(self, at: float) -> Optional[Record]:
         """The last record no later than a time."""
         place = self._first(lambda record: record.at > at)

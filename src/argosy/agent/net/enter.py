@@ -30,41 +30,50 @@ if TYPE_CHECKING:
 
     Spec = Dict[str, Any]
 CLOSED_AT_EXEC = os.O_RDONLY | os.O_CLOEXEC
+FIELD_BYTES = 32
+
+
+def record(pid: int, own: bool) -> bytes:
+    """What `join` reads of the holder `pid`: two paths, and own or not, each of FIELD_BYTES. All is
+    as the system calls take it: nothing is left to be computed.
+    """
+    paths = [b"/proc/%d/ns/%s" % (pid, name) for name in (b"pid", b"user")]
+    filled = b"".join([path.rjust(FIELD_BYTES, b"/") for path in paths])
+    return filled + (b"1" if own else b"0").ljust(FIELD_BYTES)
 
 
 def join(
-    pid: int,
-    start: int,
-    own: bool,
+    written: int,
     _open: Callable[[bytes, int], int] = os.open,
     _read: Callable[[int, int], bytes] = os.read,
     _setns: Callable[[int, int], int] = kernel.libc.setns,
     _unshare: Callable[[int], int] = kernel.libc.unshare,
     _fork: Callable[[], int] = kernel.libc.fork,
 ) -> None:
-    """Move into the PID namespace of the holder `pid`; returns in another process.
+    """Move into the PID namespace of the holder whose `record` the descriptor `written` gives;
+    returns in another process.
 
     Call it in a fresh, single-threaded child. The caller's process exits with 0; the one that goes
-    on is a child of the holder, in the same session, with the same descriptors (and three more,
-    which are closed at exec).
-    Raises OSError while still in the caller's process (ProcessLookupError: that holder is gone).
+    on is a child of the holder, in the same session, with the same descriptors (and two more, which
+    are closed at exec). That it is the right holder, and not a later process with its pid, is seen
+    by `enter`, before the program is executed.
+    Raises OSError while still in the caller's process (FileNotFoundError: there is no holder).
     """
-    # As little Python as can be, and the C library's fork: what is touched here stays private to
-    # the wrapper for as long as the attempt runs. The last parameters are bound names for that.
-    place = b"/proc/%d/" % pid
-    fd = _open(place + b"ns/pid", CLOSED_AT_EXEC)
-    user = _open(place + b"ns/user", CLOSED_AT_EXEC)
-    if b" %d " % start not in _read(_open(place + b"stat", CLOSED_AT_EXEC), 4096):
-        raise ProcessLookupError(3, "the group's holder is gone", str(pid))
-    _setns(user, kernel.CLONE_NEWUSER)  # refused when it is ours already; if not, the next fails
-    if _setns(fd, kernel.CLONE_NEWPID):
-        raise kernel.last_error("setns to the PID namespace of %d" % pid)
+    # As little Python as can be, numbers below 257, and the C library's fork: what is touched here
+    # stays private to the wrapper for as long as the attempt runs. The last parameters are bound
+    # names for that; what ends before it may look them up.
+    fd = _open(_read(written, 32), 0)
+    user = _open(_read(written, 32), 0)
+    own = _read(written, 32)[0] == 49  # b"1"
+    _setns(user, 0)  # refused when it is ours already; if not, the next fails
+    if _setns(fd, 0):
+        raise kernel.last_error("setns to the PID namespace of the group's holder")
     # A process in between: unshare is refused to who has only just set its children's namespace,
     # and its end makes the holder our parent. It is waited for here, since the end of the holder
     # would wait for whoever reaps it.
     between = _fork()
     if between == 0:
-        if own and _unshare(kernel.CLONE_NEWPID):
+        if own and _unshare(0x20000000):  # CLONE_NEWPID
             os._exit(71)
         after = _fork()
         if after:
@@ -73,8 +82,16 @@ def join(
     if between < 0:
         raise kernel.last_error("fork")
     if os.waitpid(between, 0)[1]:
-        raise OSError(11, "could not fork in the group's PID namespace", str(pid))
+        raise OSError(11, "could not fork in the group's PID namespace")
     os._exit(0)
+
+
+def join_holder(pid: int, own: bool) -> None:
+    """`join` for who has no record in a file."""
+    reader, writer = os.pipe()
+    os.write(writer, record(pid, own))
+    os.close(writer)
+    join(reader)
 
 
 def enter(spec: Spec) -> None:
@@ -103,7 +120,7 @@ def _enter_isolated(spec: Spec) -> None:
     kernel.setns(net, kernel.CLONE_NEWNET)
     os.close(net)
     kernel.private_mounts(kernel.CLONE_NEWUTS)
-    _bind_names(spec)
+    _bind(spec)
     if joined:
         kernel.mount("proc", "/proc", "proc", 2 | 4 | 8)
     if spec["user"]:
@@ -117,12 +134,16 @@ def _enter_host(spec: Spec) -> None:
         kernel.unshare(kernel.CLONE_NEWUSER)
         kernel.map_ids("%d %d 1" % (uid, uid), "%d %d 1" % (gid, gid))
     kernel.private_mounts(kernel.CLONE_NEWUTS)
-    _bind_names(spec)
+    _bind(spec)
 
 
-def _bind_names(spec: Spec) -> None:
+def _bind(spec: Spec) -> None:
     for source, target in spec["binds"]:
         kernel.bind(source, target, read_only=True)
+    if spec.get("volumes"):
+        from .linux import mounts  # only here: it costs every wrapper memory
+
+        mounts.bind_all(spec["volumes"])
     kernel.set_host_name(spec["hostname"])
 
 

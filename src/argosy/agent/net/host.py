@@ -31,7 +31,8 @@ def build(
     names: str = "mount",
     address: str = "",
 ) -> Network:
-    """Ensure an address for each node; `names` is what `trial` found: mount, nss_wrapper, none.
+    """Ensure an address for each node; `names` is what `trial` found: mount, nss_wrapper, none; or
+    `container`, `dns` where the agent is alone in one.
 
     `address`: the machine's own, which other hosts reach, for all nodes; "": each one of its own.
     Raises NetworkError when names cannot be shown in that way.
@@ -52,6 +53,7 @@ def build(
                 address=address,
                 bound=_bound(address),
             )
+            hosts_file.keep_before(network)
             hosts_file.rewrite(network.hosts, hosts_file.compose("local", network))
             if names == "mount":
                 user = hosts_file.try_mount(network.hosts)

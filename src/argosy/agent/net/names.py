@@ -1,6 +1,7 @@
 """The hosts file of a group: composed from its network, rewritten in place, shown to programs.
 
-A program sees it as its own /etc/hosts: in a private mount namespace, or else by nss_wrapper.
+A program sees it as its own /etc/hosts: in a private mount namespace, or else by nss_wrapper; in a
+container that is the agent's own it is that file itself.
 What the file lacks is asked of the outside resolver, which is slow and wrong: so it lists every
 node, those that are down too, and the router.
 """
@@ -12,7 +13,7 @@ import os
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .linux import inside, kernel
-from .network import Network, NetworkError
+from .network import Network, NetworkError, write_whole
 
 NSSWITCH = "nsswitch.conf"
 WRAPPER_FOLDERS = (
@@ -51,20 +52,27 @@ def compose(
         lines.append("%s %s.%s %s" % (address, node, group, node))
     for task, address in network.balanced.items():
         lines.append("%s %s" % (address, (balanced or {}).get(task) or "%s.%s" % (task, group)))
-    for line in host_lines() if machine is None else machine:
+    for line in host_lines(network.hosts_before) if machine is None else machine:
         if network.mode == "host" or not line.startswith(("127.", "::1")):
             lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def host_lines() -> List[str]:
+def host_lines(path: str = "/etc/hosts") -> List[str]:
     """What the machine's own file says, without comments and localhost."""
     try:
-        with open("/etc/hosts", encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line.split("#")[0].rstrip() for line in file]
     except OSError:
         return []
     return [line for line in lines if line and "localhost" not in line]
+
+
+def keep_before(network: Network) -> None:
+    """Keep what a hosts file says that is not the group's own, once."""
+    if network.names == "container" and not os.path.exists(network.hosts_before):
+        with open(network.hosts, encoding="utf-8", errors="replace") as file:
+            write_whole(network.hosts_before, file.read())
 
 
 def rewrite(path: str, text: str) -> None:

@@ -45,7 +45,9 @@ class Network:
     router: str  # address of the group's router; in mode host 127.0.0.1
     nodes: Mapping[str, str]  # name -> address
     balanced: Mapping[str, str]  # task -> address of the proxy for it
-    names: str = "mount"  # how programs see the hosts file: mount, nss_wrapper, none
+    names: str = (
+        "mount"  # how programs see the hosts file: mount, nss_wrapper, container, dns, none
+    )
     holder: Optional[Holder] = None  # None: mode host
     namespaces: str = ""  # folder, in the holder's mounts, with one file per network namespace
     user: bool = False  # a user namespace is needed: the owner cannot mount
@@ -56,8 +58,14 @@ class Network:
 
     @property
     def hosts(self) -> str:
-        """Path of the hosts file."""
-        return os.path.join(self.directory, HOSTS)
+        """Path of the hosts file; in a container that is the agent's own, the container's."""
+        return "/etc/hosts" if self.names == "container" else os.path.join(self.directory, HOSTS)
+
+    @property
+    def hosts_before(self) -> str:
+        """Path of what the machine's hosts file said before the group's names were put into it."""
+        path = os.path.join(self.directory, HOSTS + ".before")
+        return path if self.names == "container" else "/etc/hosts"
 
     def record(self) -> Dict[str, Any]:
         """The same as plain JSON values, for a journal."""

@@ -193,7 +193,8 @@ def _try_attempt(spec: Dict[str, Any]) -> None:
             inside.plain_signals()
             signal.alarm(10)
             if spec["join"]:
-                enter.join(*spec["join"])
+                holder, _, own = spec["join"]
+                enter.join_holder(holder, own)
             os.write(writer, inside.answer(lambda: _program(spec)).encode())
         finally:
             os._exit(0)

@@ -1,8 +1,8 @@
 """The folder of one execution: what is asked, who claimed it, how it ended. Any agent can read it.
 
     request   cwd, environment, argv, output file, limits, namespaces to enter (marshal)
-    join      the PID namespace to live in: pid and start time of its holder, and whether in a
-              namespace of its own below it; only where there is one
+    join      the PID namespace to live in, and whether in a namespace of its own below it
+              (`net.enter.record`); only where there is one
     alive     FIFO that the wrapper holds open as long as any process of the execution lives; it
               removes it when none is left, so one that is there and not held means that the wrapper
               was killed
@@ -22,6 +22,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..net.enter import record
 from .launcher import STATUS_BYTES
 
 NEVER = b"never\n"
@@ -111,8 +112,8 @@ def make(folder: str, request: Request) -> None:
     _reserve(os.path.join(folder, "status.tmp"))
     join = request.spec.get("join") if request.spec else None
     if join is not None:
-        text = "%d %d %d" % (join[0], join[1], bool(join[2]))
-        write_once(os.path.join(folder, "join"), text.encode("ascii"))
+        holder, _, own = join
+        write_once(os.path.join(folder, "join"), record(holder, own))
     env = {_bytes(name): _bytes(value) for name, value in request.env.items()}
     argv = [_bytes(part) for part in request.argv]
     cwd, output = os.fsencode(request.cwd), os.fsencode(request.output)

@@ -26,17 +26,20 @@ TYPE_CHECKING = False  # as `typing` has it, which is not loaded here (launch.py
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
-    Join = Callable[[int, int, bool], None]
+    Join = Callable[[int], None]
     Enter = Callable[[Dict[str, Any]], None]
 
 EXIT_TAKEN = 75
 EXIT_BROKEN = 71
 STATUS_BYTES = 32
 
-_prctl = ctypes.CDLL(None).prctl  # without use_errno: that alone costs 45 KiB per wrapper
+# `PyDLL` and its fork: Python's own prepares for threads, of which there are none, and touches
+# forty kilobytes of every wrapper. Without use_errno: that costs as much again.
+_libc = ctypes.PyDLL(None)
+_prctl, _fork = _libc.prctl, _libc.fork
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
-_read, _fork, _wait, _open, _exit = os.read, os.fork, os.wait, os.open, os._exit
+_read, _wait, _open, _exit = os.read, os.wait, os.open, os._exit
 _access, _unlink, _close = os.access, os.unlink, os.close
 _set_signal = _signal.signal
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -119,11 +122,18 @@ def _ended(folder: bytes, status: int, alive: int) -> None:
     os.write(alive, b".")
 
 
-def _refused(folder: bytes, alive: int, error: OSError) -> None:
+def _errno() -> int:
+    """Of the call of `_libc` before, for which the interpreter let nobody else run."""
+    location = _libc.__errno_location
+    location.restype = ctypes.c_void_p
+    return ctypes.c_int.from_address(location()).value
+
+
+def _refused(folder: bytes, alive: int, errno: int) -> None:
     """The program could not even be forked: a status of its own kind, `refused ERRNO`."""
     os.chdir(folder)
     file = os.open("status.tmp", os.O_WRONLY | os.O_CREAT, 0o600)
-    os.write(file, (b"refused %d" % (error.errno or 0)).ljust(STATUS_BYTES - 1) + b"\n")
+    os.write(file, (b"refused %d" % errno).ljust(STATUS_BYTES - 1) + b"\n")
     os.close(file)
     os.rename("status.tmp", "status")
     os.write(alive, b".")
@@ -141,22 +151,20 @@ def _wrap(folder: bytes, join: Optional[Join], enter: Optional[Enter]) -> None:
     """The wrapper, from its fork to its end: as little Python as can be."""
     alive = _open(folder + b"/alive", _RDWR)  # never blocks, no SIGPIPE; close-on-exec
     if join is not None and _access(folder + b"/join", 0):
-        pid, start, own = _read(_open(folder + b"/join", 0), 256).split()
         try:
-            join(int(pid), int(start), own == b"1")  # from here on this is another process
+            join(_open(folder + b"/join", 0))  # from here on this is another process
         except OSError as error:
             _open(folder + b"/claim", _NEW, 0o600)
-            _refused(folder, alive, error)
+            _refused(folder, alive, error.errno or 0)
             _exit(EXIT_BROKEN)
     try:  # after alive: a claim that is not held is over
         claim = _open(folder + b"/claim", _NEW, 0o600)
     except _Taken:
         _exit(EXIT_TAKEN)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # kept over exec, not inherited by fork
-    try:
-        program = _fork()
-    except OSError as error:
-        _refused(folder, alive, error)
+    program = _fork()
+    if program < 0:
+        _refused(folder, alive, _errno())
         _exit(EXIT_BROKEN)
     if program == 0:
         _program(folder, claim, alive, enter)
@@ -176,20 +184,24 @@ def _loop(join: Optional[Join], enter: Optional[Enter]) -> None:
     while folder:
         if folder == b".":
             _reap()
-        elif _fork() == 0:
-            try:
-                _wrap(folder, join, enter)
-            finally:
-                _exit(EXIT_BROKEN)  # a wrapper that failed must never become a second launcher
+        else:
+            wrapper = _fork()
+            if wrapper < 0:
+                raise OSError(_errno(), "fork")
+            if wrapper == 0:
+                try:
+                    _wrap(folder, join, enter)
+                finally:
+                    _exit(EXIT_BROKEN)  # a wrapper that failed must never become a second launcher
         folder = _read(0, 4096)
 
 
 def run(join: Optional[Join] = None, enter: Optional[Enter] = None) -> None:
     """Serve descriptor 0 until its end-of-file.
 
-    `join(pid, start, own)` is called in a wrapper whose folder holds a file `join` with these three
-    numbers; it moves the wrapper into a group's PID namespace (it may fork, end the caller and
-    return in the child). `enter(spec)` is called in the child that becomes the program, when the
+    `join(fd)` is called in a wrapper whose folder holds a file `join`, which is opened for it; it
+    moves the wrapper into a group's PID namespace (it may fork, end the caller and return in the
+    child). `enter(spec)` is called in the child that becomes the program, when the
     request has a spec.
     """
     for number in _IGNORED:  # wrappers inherit it; _program() undoes it

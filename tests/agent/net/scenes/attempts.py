@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -193,14 +194,18 @@ def an_attempt_without_a_pid_namespace_works_too():
 
 
 def joining_a_holder_that_is_gone_is_an_error():
+    with contextlib.suppress(FileNotFoundError):
+        enter.join_holder(2**22 - 1, True)
+        raise AssertionError("joined something else")
+
+
+def entering_the_network_of_a_holder_that_is_gone_is_an_error():
     with Group(["a-0"]) as group:
-        pid, start, own = group.spec("a-0")["join"]
-        for wrong in ((pid, start + 1), (2**22 - 1, start)):
-            try:
-                enter.join(wrong[0], wrong[1], own)
-            except OSError:
-                continue
-            raise AssertionError("joined something else")
+        spec = group.spec("a-0")
+        pid, start = spec["holder"]
+        with contextlib.suppress(ProcessLookupError):
+            enter.enter({**spec, "holder": [pid, start + 1]})
+            raise AssertionError("entered something else")
 
 
 def exec_runs_beside_the_program():

@@ -95,7 +95,7 @@ class Attempt:
 
 def _wrap(spec, argv, env, out):
     if spec["join"]:
-        enter.join(*spec["join"])
+        enter.join_holder(spec["join"][0], spec["join"][2])
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     os.write(out, ("wrapper {}\n".format(os.readlink("/proc/self"))).encode())
     program = os.fork()

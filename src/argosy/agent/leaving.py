@@ -1,0 +1,49 @@
+"""The host goes away: everything on it is to end, each with its grace, and then it is left."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Optional
+
+from .attempts import Attempt
+from .decide import Stage
+from .loop import Loop
+
+LEFT_AFTER = 2.0
+"""Seconds that servers have to hear what has ended, and to fetch its logs."""
+
+
+class Leaving:
+    """The end of all attempts of an agent. What had not ended by itself is LOST: it is replaced."""
+
+    def __init__(self, loop: Loop, attempts: Dict[str, Attempt]) -> None:
+        self._loop, self._attempts = loop, attempts
+        self._left: Optional[Callable[[], None]] = None
+        """What is called at the end; set once it has begun."""
+
+    def begin(self, left: Callable[[], None]) -> None:
+        """End everything; then, told or not, call `left`. Said again, it is one end."""
+        if self._left is not None:
+            return
+        self._left = left
+        living = [one for one in self._attempts.values() if one.stage is not Stage.ENDED]
+        for attempt in living:
+            self._end(attempt)
+        if not living:
+            left()
+
+    def joined(self, attempt: Attempt) -> None:
+        """An order for one more has come."""
+        if self._left is not None:
+            self._end(attempt)
+
+    def look(self) -> None:
+        """An attempt has changed."""
+        if self._left is not None and all(
+            one.stage is Stage.ENDED for one in self._attempts.values()
+        ):
+            self._loop.after(LEFT_AFTER, self._left)
+
+    def _end(self, attempt: Attempt) -> None:
+        attempt.record["leaving"] = True
+        attempt.save()
+        self._loop.soon(attempt.advance)
