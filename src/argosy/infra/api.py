@@ -18,6 +18,7 @@ from argosy.model.ids import AttemptId, InfraName, LeaseId
 from argosy.model.needs import Capacity, Need
 from argosy.model.observed import Look
 from argosy.model.plan import Offer
+from argosy.model.volumes import Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,48 @@ class Breaks(Protocol):
 
     async def break_host(self, host: str, what: str) -> None:
         """`what`: "kill-agent", "freeze", "thaw", "lose", "restore"."""
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """An infra that keeps notes of what is on a host, beside what the host itself says."""
+
+    async def forget_host(self, host: str) -> None:
+        """Give up all that is there: it is shown no more, unless the host is seen again."""
+
+
+@runtime_checkable
+class Volumes(Protocol):
+    """An infra that has something to do for volumes beside mounting them.
+
+    `volume.spec` is complete. What was made bears `volume.id`; nothing else is ever removed.
+    """
+
+    async def ensure_volume(self, volume: Volume) -> None:
+        """Make it, or see that it can be made when it is mounted. Raises InputError, NotFound,
+        InfraError.
+        """
+
+    async def delete_volume(self, volume: Volume) -> None:
+        """Remove its bytes where they are ours (`volume.spec.ours`); an unknown one is silent.
+        Raises Unreachable, InfraError.
+        """
+
+    async def volumes(self) -> Sequence[str]:
+        """The ids of all whose bytes are here."""
+
+
+@runtime_checkable
+class Exports(Protocol):
+    """An infra that can show what it would make of leases."""
+
+    name: InfraName
+
+    async def manifests(self, requests: Sequence[LeaseRequest], *, whole: bool) -> str:
+        """All that it would make, as text in its own format; nothing is made.
+
+        `whole`: with the agent's bytes, so that it could be used as it is; else made to be read.
+        """
 
 
 @runtime_checkable

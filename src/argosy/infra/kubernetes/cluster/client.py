@@ -1,0 +1,270 @@
+"""A connection to one API server: requests, watches, and streams of `exec`, as JSON and bytes.
+
+Sign-in is that of the user's kubeconfig, or of the pod that we run in: `kubernetes-asyncio` knows
+tokens, client certificates, plugins and how they are renewed. What is sent stands in compose.py;
+its classes for each kind of object are not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from argosy.errors import AccessError, ArgosyError, InfraError
+from argosy.infra.kubernetes.cluster.exec_stream import ExecStream
+from argosy.infra.kubernetes.cluster.failures import Refused, no_answer, refused, translated
+from argosy.infra.kubernetes.config import IN_CLUSTER, ContextConfig
+
+if TYPE_CHECKING:
+    import aiohttp
+
+SECONDS: Final = 15.0  # for one request
+UNAUTHORIZED: Final = 401
+CONNECT_SECONDS: Final = 10.0
+EVENT_MAX: Final = 8 << 20  # bytes of one event of a watch
+MERGE: Final = "application/merge-patch+json"
+OWN_NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+DEFAULT_NAMESPACE: Final = "default"
+
+Json = dict[str, Any]
+
+
+class Cluster:
+    """One API server, as one user. Opened when it is first asked."""
+
+    def __init__(self, infra: str, config: ContextConfig) -> None:
+        self.infra, self.config = infra, config
+        self.namespace = config.namespace  # "" until it was opened
+        self.execs = 0  # streams that were opened
+        self._opening = asyncio.Lock()
+        self._api: Any = None  # kubernetes_asyncio's ApiClient
+        self._former: list[Any] = []  # of earlier sign-ins: streams may go on through them
+        self._read: tuple[float, ...] = ()  # when the files were written that it was made from
+        self._unknown = False  # the server does not know who we are
+
+    # --- requests --------------------------------------------------------------------------------
+
+    async def get(self, path: str, **query: str) -> Json:
+        """An object, or a list. Raises Refused, Unreachable, AccessError."""
+        return await self._request("GET", path, query=query)
+
+    async def post(self, path: str, body: Json, **query: str) -> Json:
+        """Make an object; its new state."""
+        return await self._request("POST", path, body=body, query=query)
+
+    async def patch(self, path: str, body: Json) -> Json:
+        """Change an object by a merge patch (RFC 7386)."""
+        return await self._request("PATCH", path, body=body, kind=MERGE)
+
+    async def delete(self, path: str, body: Json | None = None) -> Json:
+        """Delete an object; `body` holds DeleteOptions."""
+        return await self._request("DELETE", path, body=body)
+
+    def translated(self, error: Refused, doing: str) -> ArgosyError:
+        """The error for people."""
+        return translated(error, self.infra, doing)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | None = None,
+        query: Mapping[str, str] | None = None,
+        kind: str = "application/json",
+    ) -> Json:
+        import aiohttp
+
+        try:
+            async with asyncio.timeout(SECONDS):
+                session, url, headers = await self._ready(path)
+                given = None if body is None else json.dumps(body)
+                headers["Content-Type"] = kind
+                async with session.request(
+                    method, url, params=query, data=given, headers=headers, **self._tls()
+                ) as answer:
+                    read = await answer.read()
+                    self._unknown = answer.status == UNAUTHORIZED
+                    if answer.status >= 400:
+                        raise refused(answer.status, read, answer.headers)
+                    return cast(Json, json.loads(read))
+        except TimeoutError as error:
+            raise no_answer(self.infra, TimeoutError(f"not within {SECONDS:g} s")) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise no_answer(self.infra, error) from error
+
+    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[Json]:
+        """The events after a resourceVersion, until the server ends the watch. Raises Refused,
+        Unreachable.
+        """
+        import aiohttp
+
+        session, url, headers = await self._ready(path)
+        seconds = float(query.get("timeoutSeconds", "300"))
+        # Bookmarks come about once a minute: a watch that is silent for longer is cut off.
+        quiet = aiohttp.ClientTimeout(total=seconds + 60, sock_read=100.0, connect=CONNECT_SECONDS)
+        query = {**query, "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        try:
+            async with session.get(
+                url, params=query, headers=headers, timeout=quiet, **self._tls()
+            ) as answer:
+                self._unknown = answer.status == UNAUTHORIZED
+                if answer.status >= 400:
+                    raise refused(answer.status, await answer.read(), answer.headers)
+                async for line in _lines(answer.content):
+                    yield json.loads(line)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise no_answer(self.infra, error) from error
+
+    async def exec(self, pod: str, argv: list[str]) -> ExecStream:
+        """The streams of a command in the pod's container. Raises Refused, Unreachable."""
+        import aiohttp
+
+        self.execs += 1
+
+        query = [("command", word) for word in argv]
+        query += [("container", "argosy"), ("stdin", "1"), ("stdout", "1"), ("stderr", "1")]
+        path = f"{self.in_namespace('pods')}/{pod}/exec"
+        try:
+            async with asyncio.timeout(SECONDS):
+                session, url, headers = await self._ready(path)
+                # aiohttp turns http(s) into ws(s).
+                socket = await session.ws_connect(
+                    url,
+                    params=query,
+                    headers=headers,
+                    protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"),
+                    max_msg_size=EVENT_MAX,
+                    **self._tls(),
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            self._unknown = error.status == UNAUTHORIZED
+            said = "it is gone, or does not run" if error.status in (400, 404) else error.message
+            raise Refused(error.status, "", f"{said} (HTTP {error.status})") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise no_answer(self.infra, error) from error
+        return ExecStream(socket)
+
+    def in_namespace(self, what: str, name: str = "") -> str:
+        """The path of the core objects of a kind in our namespace, or of one."""
+        path = f"/api/v1/namespaces/{self.namespace}/{what}"
+        return f"{path}/{name}" if name else path
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        self._retire()
+        former, self._former = self._former, []
+        for api in former:
+            await api.close()
+
+    # --- opening ---------------------------------------------------------------------------------
+
+    async def _ready(self, path: str) -> tuple[aiohttp.ClientSession, str, dict[str, str]]:
+        """(session, address, headers that say who we are). Raises AccessError."""
+        api = await self.open()
+        settings = await api.configuration.auth_settings()
+        headers = {
+            found["key"]: found["value"]
+            for found in settings.values()
+            if found["in"] == "header" and found["value"]
+        }
+        session: aiohttp.ClientSession = api.rest_client.pool_manager
+        return session, api.configuration.host + path, headers
+
+    def _tls(self) -> dict[str, Any]:
+        """What each call needs beside the session's own settings."""
+        found = {"proxy": self._api.rest_client.proxy}
+        name = self._api.rest_client.server_hostname
+        return {**found, "server_hostname": name} if name else found
+
+    async def open(self) -> Any:
+        """Read who we are, unless that is known; the library's client. Raises AccessError,
+        InfraError.
+        """
+        async with self._opening:
+            written = await asyncio.to_thread(self._written)
+            if self._unknown and written != self._read:  # somebody has signed in again
+                self._retire()
+            if self._api is None:
+                try:
+                    self._api, self._read = await self._open(), written
+                    self._unknown = False
+                except ArgosyError:
+                    raise
+                except Exception as error:  # of the library: any
+                    raise AccessError(
+                        f"{self.infra}: nobody can sign in: {error}",
+                        code="kubernetes/no-sign-in",
+                        hint=f"see that `kubectl --context {self.config.context} get pods` works",
+                    ) from error
+        return self._api
+
+    def _retire(self) -> None:
+        if self._api is not None:
+            self._former.append(self._api)
+            self._api = None
+
+    def _written(self) -> tuple[float, ...]:
+        """When each file of the kubeconfig was written; blocks."""
+        named = self.config.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        paths = [Path(one).expanduser() for one in named.split(os.pathsep) if one]
+        return tuple(path.stat().st_mtime for path in paths if path.exists())
+
+    async def _open(self) -> Any:
+        try:
+            client, config = await asyncio.to_thread(_library)
+        except ImportError as error:
+            raise InfraError(
+                f"{self.infra} needs the package kubernetes-asyncio",
+                code="kubernetes/not-installed",
+                hint="install `argosy[kubernetes]`, then `argosy server stop`",
+            ) from error
+        settings = client.Configuration()
+        settings.connection_pool_maxsize = 0  # streams of exec are held for long
+        if self.config.context == IN_CLUSTER:
+            config.load_incluster_config(settings)
+            self.namespace = self.namespace or await asyncio.to_thread(_own_namespace)
+        else:
+            file = self.config.kubeconfig or None
+            await config.load_kube_config(
+                config_file=file,
+                context=self.config.context,
+                client_configuration=settings,
+                persist_config=False,
+            )
+            known, _ = await asyncio.to_thread(config.list_kube_config_contexts, file)
+            of_context = next(one for one in known if one["name"] == self.config.context)
+            named = of_context["context"].get("namespace")
+            self.namespace = self.namespace or named or DEFAULT_NAMESPACE
+        return client.ApiClient(settings)
+
+
+def _own_namespace() -> str:
+    try:
+        return Path(OWN_NAMESPACE).read_text(encoding="utf-8").strip()
+    except OSError:
+        return DEFAULT_NAMESPACE
+
+
+def _library() -> tuple[Any, Any]:
+    """The package, which takes 0.4 s to load."""
+    from kubernetes_asyncio import client, config
+
+    return client, config
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            parts.append(line)
+            yield b"".join(parts)
+            parts = []
+        if rest:
+            parts.append(rest)

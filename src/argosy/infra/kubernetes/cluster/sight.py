@@ -1,0 +1,82 @@
+"""What can be seen of a cluster: a watch for each kind of object, begun when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from argosy.infra.kubernetes import marks
+from argosy.infra.kubernetes.cluster.client import Cluster, Json
+from argosy.infra.kubernetes.cluster.watch import Watched
+from argosy.infra.kubernetes.facts import offers
+from argosy.model.ids import ServerId
+
+FIRST_LIST_SECONDS: Final = 10.0  # that whoever asks waits for a watch that begins
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Sight:
+    """All watches of one context. `changed` is called when something is another than before."""
+
+    def __init__(self, cluster: Cluster, server: ServerId, changed: Callable[[], None]) -> None:
+        self._cluster, self._server, self._changed = cluster, server, changed
+        self._watches: dict[str, Watched] = {}
+
+    async def mine(self, kind: str) -> Watched:
+        """Our own objects of a kind: `pods`, `services`."""
+        await self._cluster.open()
+        path, mark = self._cluster.in_namespace(kind), f"{marks.SERVER}={self._server}"
+        return await self._begun(
+            kind, lambda: Watched(self._cluster, path, mark, self._changed, kept=_trimmed)
+        )
+
+    async def nodes(self) -> Watched:
+        """The cluster's nodes, as `NodeFacts`."""
+        await self._cluster.open()
+        return await self._begun(
+            "nodes",
+            lambda: Watched(
+                self._cluster, "/api/v1/nodes", "", self._changed, kept=offers.node_facts
+            ),
+        )
+
+    async def pods_of_all(self) -> Watched:
+        """All pods that use something, as `PodFacts`."""
+        await self._cluster.open()
+        return await self._begun(
+            "all-pods",
+            lambda: Watched(
+                self._cluster, "/api/v1/pods", "", self._changed, kept=offers.pod_facts,
+                fieldSelector=UNFINISHED,
+            ),
+        )  # fmt: skip
+
+    async def _begun(self, key: str, make: Callable[[], Watched]) -> Watched:
+        if key not in self._watches:
+            self._watches[key] = make()
+        await self._watches[key].ready(FIRST_LIST_SECONDS)
+        return self._watches[key]
+
+    def known(self, kind: str) -> list[Any]:
+        """Our own objects of a kind, or `nodes`, as far as they were looked at."""
+        watched = self._watches.get(kind)
+        return list(watched.items.values()) if watched is not None else []
+
+    def node_ready(self, pod: Json) -> bool | None:
+        """Whether the node that it is on is ready; None where that cannot be seen."""
+        nodes = self._watches.get("nodes")
+        if nodes is None or not nodes.current:
+            return None
+        node = nodes.items.get(marks.node_of(pod))
+        return node.ready if node is not None else None
+
+    async def close(self) -> None:
+        """Watch no more."""
+        for watched in self._watches.values():
+            await watched.close()
+
+
+def _trimmed(item: Json) -> Any:
+    """Without what the server keeps for itself, which is half of it."""
+    item["metadata"].pop("managedFields", None)
+    return item

@@ -1,0 +1,161 @@
+"""All objects of one kind that bear a label, as the API server has them: kept current by a watch.
+
+A watch that ends goes on where it was; one that is too old for the server (410) is begun anew by
+a list. While the server cannot be reached the objects stay as they were seen, and `current` is
+false.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from argosy.errors import ArgosyError
+from argosy.infra.kubernetes.cluster.client import Cluster, Json
+from argosy.infra.kubernetes.cluster.failures import Refused
+
+LOG: Final = logging.getLogger("argosy.infra.kubernetes")
+PAGE: Final = "500"  # objects of one answer
+WATCH_SECONDS: Final = "300"
+PAUSE_FIRST, PAUSE_MOST = 0.2, 10.0  # seconds after failures in a row; doubles, with jitter
+GONE: Final = 410
+
+
+class Watched:
+    """The objects, by name, with their namespace where several are watched. `changed` is called
+    after every change of them, or of `current`.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        path: str,
+        selector: str,
+        changed: Callable[[], None],
+        *,
+        kept: Callable[[Json], Any] = lambda item: item,
+        **query: str,
+    ) -> None:
+        """`kept`: what is kept of an object."""
+        self.items: dict[str, Any] = {}
+        self.current = False
+        self.trouble: ArgosyError | None = None  # why it is not current
+        self._cluster, self._path = cluster, path
+        self._query = {**query, **({"labelSelector": selector} if selector else {})}
+        self._changed, self._kept = changed, kept
+        self._version = ""  # "": a list comes first
+        self._failures = 0
+        self._synced = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def ready(self, seconds: float) -> bool:
+        """Begin, if need be, and wait for the first list; whether it is current then."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"watch {self._path}")
+        if not self.current and self._failures == 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._synced.wait()
+            except TimeoutError:
+                pass
+        return self.current
+
+    def put(self, item: Json, *, newer: bool = False) -> None:
+        """Take in an object as an answer showed it: the watch may be behind. `newer`: than the one
+        that is here; where none is here it was deleted meanwhile.
+        """
+        name = self._key(item)
+        if newer == (name in self.items) and not self._has_passed(item):
+            self.items[name] = self._kept(item)
+
+    def _has_passed(self, item: Json) -> bool:
+        """Whether the watch has seen that state, or what came after it: its end, say."""
+        mine, other = self._version, str(item["metadata"].get("resourceVersion", ""))
+        return mine.isdecimal() and other.isdecimal() and int(other) <= int(mine)
+
+    def _key(self, item: Json) -> str:
+        name = str(item["metadata"]["name"])
+        several = "/namespaces/" not in self._path and "namespace" in item["metadata"]
+        return f"{item['metadata']['namespace']}/{name}" if several else name
+
+    async def close(self) -> None:
+        """Stop watching."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._follow()
+            except Refused as error:
+                if error.status == GONE:
+                    self._version = ""
+                    continue
+                await self._failed(self._cluster.translated(error, "show its objects"))
+            except ArgosyError as error:
+                await self._failed(error)
+
+    async def _failed(self, error: ArgosyError) -> None:
+        self._failures += 1
+        self.trouble = error
+        # One watch that breaks is no news: the next begins at once.
+        if self._failures > 1 and self.current:
+            self.current = False
+            LOG.warning("%s", error.text)
+            self._changed()
+        if self._failures > 1 or not self.current:
+            self._synced.set()
+            self._changed()
+        pause = min(PAUSE_MOST, PAUSE_FIRST * 2.0 ** min(self._failures, 16))
+        chance = zlib.crc32(f"{self._query}{self._path}{self._failures}".encode()) / 2**32
+        await asyncio.sleep(pause * (0.5 + chance / 2))
+
+    async def _list(self) -> None:
+        found: dict[str, Any] = {}
+        more: dict[str, str] = {}
+        while True:
+            answer = await self._cluster.get(self._path, limit=PAGE, **self._query, **more)
+            for item in answer.get("items") or ():
+                found[self._key(item)] = self._kept(item)
+            token = answer["metadata"].get("continue")
+            if not token:
+                break
+            more = {"continue": token}
+        self.items, self._version = found, answer["metadata"]["resourceVersion"]
+        self._is_current()
+        self._changed()
+
+    def _is_current(self) -> None:
+        self._failures, self.trouble = 0, None
+        if not self.current:
+            self.current = True
+            self._synced.set()
+            self._changed()
+
+    async def _follow(self) -> None:
+        """Take in events until the server ends the watch."""
+        events = self._cluster.watch(
+            self._path, self._version, timeoutSeconds=WATCH_SECONDS, **self._query
+        )
+        async for event in events:
+            item = event["object"]
+            if event["type"] == "ERROR":
+                code = int(item.get("code") or 0)
+                raise Refused(code, str(item.get("reason")), str(item.get("message")))
+            self._version = item["metadata"]["resourceVersion"]
+            self._is_current()
+            if event["type"] == "BOOKMARK":
+                continue
+            name = self._key(item)
+            if event["type"] == "DELETED":
+                self.items.pop(name, None)
+            else:
+                self.items[name] = self._kept(item)
+            self._changed()
