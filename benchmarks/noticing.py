@@ -82,9 +82,9 @@ def killed(options: Options) -> Iterator[Row]:
 class Killing:
     """A group of five whose trainer is killed again and again, and a client that follows events."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, extra: str = RESTART) -> None:
         self.marks = Marks(home.folder)
-        file = home.file("killed", group_text("killed", self.marks, RESTART))
+        file = home.file("killed", group_text("killed", self.marks, extra))
         self.group = home.launch(file)
         self.marks.read()
         home.running(self.group)

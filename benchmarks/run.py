@@ -19,16 +19,19 @@ from pathlib import Path
 
 import balancing
 import commands
+import kubernetes
 import launching
 import logs
 import noticing
 import peers
 import resting
+import ssh_hosts
 import syncing
 import thinking
 from measure import Line, Options, Row, load, parsed, say, table
 
-MODULES = (launching, noticing, resting, commands, thinking, balancing, logs, syncing)
+MODULES = (launching, noticing, resting, commands, thinking, balancing, logs, syncing, ssh_hosts,
+           kubernetes)  # fmt: skip
 
 
 def lines(words: Sequence[str]) -> list[Line]:

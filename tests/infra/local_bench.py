@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from argosy.infra.api import Infra
+from argosy.infra.api import Breaks, Infra
 from argosy.infra.local.infra import Local
 from argosy.infra.local.processes import of_host
 from argosy.infra.registry import InfraSettings, open_infras
@@ -37,7 +37,13 @@ class LocalBench:
     part: str  # resources of which three nodes fit
     most: str  # of which three fit, and no fourth
     network: str = ""
+    lost_at_once: bool = True
+    lost_stay: bool = True
     opened: list[Local] = field(default_factory=list)
+
+    @property
+    def breaks(self) -> Breaks:
+        return self.infra
 
     def placement(self, index: int) -> Placement:
         return self._place(index, self.need, None)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -33,7 +34,7 @@ from argosy.infra.local.agent import (
 )
 from argosy.infra.local.cards import CardBook, boot_id, identity
 from argosy.infra.local.hosts import Cards, LocalHost, card_name, cards_of, this_machine
-from argosy.infra.local.infra import LOCK_TRIES, Local, Pool
+from argosy.infra.local.infra import LOCK_TRIES, Local, Pool, _sizes
 from argosy.infra.local.trial import network_found
 from argosy.infra.registry import InfraSettings, open_infras
 from argosy.model.ids import NodeId, ServerId
@@ -90,6 +91,13 @@ def wants(serial: int, count: int):
     need = Need(cpus=64.0, accelerators=(Accelerator("H100", count),))
     where = Placement(NodeId("t", 0), "local", "localhost", need, Accelerator("H100", count))
     return request(serial, where)
+
+
+def test_a_mixed_pool_is_not_told_as_one_size():
+    small, large = LocalHost("a", 2.0, 8.0), LocalHost("b", 8.0, 64.0)
+    assert _sizes((small, replace(small, name="c"))) == ("each", "2 cpus, 8 GiB")
+    told = _sizes((small, large, replace(small, name="c")))
+    assert told == ("sizes", "2 x 2 cpus, 8 GiB; 1 x 8 cpus, 64 GiB")
 
 
 def test_cards_are_held_exclusively(tmp_path):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.infra.ssh.person import Person, until
+from tests.infra.ssh.person import Person, at_the_end
 from tests.infra.ssh.rig import Rig, a_rig
-from tests.infra.ssh.ssh_bench import end_agents
 
 
 @pytest.fixture(scope="session")
@@ -32,13 +30,4 @@ def on_rig(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
 @pytest.fixture
 def person(rig: Rig, tmp_path: Path) -> Iterator[Person]:
     """Afterwards the server has ended, and nothing is left on the hosts."""
-    person = Person(rig, tmp_path)
-    try:
-        yield person
-    finally:
-        for group in json.loads(person.argosy("status", "-o", "json")[1] or "[]"):
-            person.argosy("cancel", group["name"], "--now", "--wait")
-        person.argosy("server", "stop")
-        server = tmp_path / "home" / "server.json"
-        until(lambda: not server.exists(), "the server goes on")
-        end_agents(rig)
+    yield from at_the_end(Person(rig, tmp_path))

@@ -21,6 +21,11 @@ class Rig:
 
     folder: Path
 
+    @property
+    def program(self) -> Path:
+        """What drives it."""
+        return SSHRIG
+
     def verb(self, *words: str, given: str = "") -> str:
         """Run a verb of the rig to its end; what it printed."""
         done = subprocess.run(
@@ -29,6 +34,14 @@ class Rig:
         )  # fmt: skip
         assert done.returncode == 0, f"sshrig {words}: {done.stdout}{done.stderr}"
         return done.stdout
+
+    def runs(self, host: str) -> bool:
+        """Whether the host is on; a frozen or cut one is."""
+        words = [str(SSHRIG), "host", host, "--", "true"]
+        done = subprocess.run(
+            words, env=self.environment, capture_output=True, timeout=VERB_SECONDS, check=False
+        )
+        return done.returncode == 0
 
     def on_host(self, host: str, script: str) -> str:
         """Run a shell script as a host's root, without ssh; it is on no command line."""

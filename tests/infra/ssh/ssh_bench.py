@@ -14,10 +14,12 @@ from argosy.infra.ssh.infra import Ssh
 from argosy.model.ids import NodeId, ServerId
 from argosy.model.needs import Accelerator, Need
 from argosy.model.plan import Placement
+from tests.infra.ssh.breaking import RigBreaks
 from tests.infra.ssh.rig import Rig
 
 NAME = "ssh/lab"
-POOL = "ssh: {pools: {lab: {hosts: [host-1, host-2, host-3]}}}\n"
+HOSTS = ("host-1", "host-2", "host-3")
+POOL = f"ssh: {{pools: {{lab: {{hosts: [{', '.join(HOSTS)}]}}}}}}\n"
 ALL = (Accelerator("H100", 8),)
 
 
@@ -27,7 +29,10 @@ class SshBench:
 
     home: Path
     infra: Ssh
+    breaks: RigBreaks
     network: str = "host"
+    lost_at_once: bool = False  # nothing tells a dead host from a cut link until it answers
+    lost_stay: bool = True
     part: str = f"{{infra: {NAME}, cpus: 1}}"  # resources of which three nodes fit
     most: str = f"{{infra: {NAME}, accelerators: 'H100:8'}}"  # of which three fit, and no fourth
     opened: list[Ssh] = field(default_factory=list)
@@ -67,7 +72,7 @@ def an_infra(home: Path, name: str = NAME, server: str = "suite") -> Ssh:
 async def ssh_bench(home: Path, rig: Rig) -> AsyncIterator[SshBench]:
     """A bench; afterwards nobody is connected, and its agents are ended."""
     configure(home)
-    bench = SshBench(home, an_infra(home))
+    bench = SshBench(home, an_infra(home), RigBreaks(rig))
     try:
         yield bench
     finally:
@@ -76,7 +81,7 @@ async def ssh_bench(home: Path, rig: Rig) -> AsyncIterator[SshBench]:
         end_agents(rig)
 
 
-def end_agents(rig: Rig, hosts: tuple[str, ...] = ("host-1", "host-2", "host-3")) -> None:
+def end_agents(rig: Rig, hosts: tuple[str, ...] = HOSTS) -> None:
     """End the agents of all hosts, and look whether anything but sshd is left there."""
     for host in hosts:
         rig.on_host(host, END)

@@ -70,6 +70,7 @@ def test_no_file_is_no_pool(tmp_path):
         ("lab: {hosts: [{host: a, port: 0}]}", "3:35", "from 1 to 65535"),
         ("lab: {hosts: [{hots: a}]}", "3:20", "did you mean `host`?"),
         ("lab: {hosts: [a], fence_after: soon}", "3:36", "`90s`"),
+        ("lab: {hosts: [a], fence_after: 2s}", "3:36", "5 s or more"),
         ("lab: {hosts: [a], accept_new: maybe}", "3:35", "true or false"),
         ("lab: {hosts: [a], agent_home: here}", "3:35", "begin with `/`"),
         ("'a b': {hosts: [a]}", "3:5", "no name for a pool"),

@@ -23,6 +23,8 @@ LOOK = """cd "$1" && export LC_ALL=C
 } | sha256sum
 """
 SMALL_FILES = 10_000
+LARGE_MIB = int(os.environ.get("ARGOSY_LARGE_MIB", "64"))  # CI's longer run: 1024
+SERVER_MIB_MOST = 250  # of memory, whatever the size of what is sent
 HOSTS = 3
 
 
@@ -96,6 +98,29 @@ def test_code_and_files_travel_whole_and_once(person, tmp_path):
     person.argosy("server", "stop")
     log = (person.folder / "home" / "server.log").read_text()
     assert "very secret" not in log
+
+
+def test_one_large_file_travels_whole_and_does_not_fill_the_server(person, tmp_path):
+    """`ARGOSY_LARGE_MIB` says how large; beside it a small one, which does not wait for it."""
+    code = tmp_path / "code"
+    code.mkdir()
+    with (code / "weights").open("wb") as file:
+        for _ in range(LARGE_MIB):
+            file.write(os.urandom(1 << 20))
+    (code / "run me").write_text("#!/bin/sh\nstat -c 'size %s' weights\n")
+    (code / "run me").chmod(0o755)
+    result, out, err = person.launch(a_file("huge", code, "'./run me'"), seconds=LARGE_SECONDS)
+    assert result == 0, out + err
+    words = [line.split("] ", 1)[-1] for line in out.splitlines()]
+    assert f"tree {looked(code)}" in words
+    assert f"size {LARGE_MIB << 20}" in words
+    pid = json.loads((person.folder / "home" / "server.json").read_text())["pid"]
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert int(re.search(r"VmHWM:\s+(\d+)", status)[1]) < SERVER_MIB_MOST << 10, status
+    (code / "weights").unlink()
+
+
+LARGE_SECONDS = 120.0 + LARGE_MIB
 
 
 def test_a_link_that_breaks_in_the_middle_is_gone_on_with(person, tmp_path):

@@ -11,7 +11,7 @@ from argosy.infra.api import HostRef
 from argosy.model.observed import SeenState
 from argosy.testing.infra_bench import held, let_go, refusal, request, seen, until
 from tests.infra.ssh.rig import a_rig
-from tests.infra.ssh.ssh_bench import NAME, SshBench, an_infra, configure, end_agents, ssh_bench
+from tests.infra.ssh.ssh_bench import NAME, an_infra, configure, end_agents, ssh_bench
 
 pytestmark = pytest.mark.ssh
 
@@ -136,11 +136,11 @@ def test_an_unknown_host_key_is_told_and_can_be_accepted(tmp_path, monkeypatch):
 
         async def story(pool: str) -> object:
             configure(tmp_path / "home", f"ssh: {{pools: {{lab: {pool}}}}}\n")
-            bench = SshBench(tmp_path / "home", an_infra(tmp_path / "home"))
+            infra = an_infra(tmp_path / "home")
             try:
-                return await bench.infra.check()
+                return await infra.check()
             finally:
-                await bench.infra.close()
+                await infra.close()
 
         refused = asyncio.run(story("{hosts: [host-1]}"))
         assert not refused.works

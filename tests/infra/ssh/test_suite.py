@@ -14,8 +14,6 @@ pytestmark = pytest.mark.ssh
 class TestSsh(InfraSuite, InfraStories):
     """The suite on `ssh/lab`. Its hosts are broken by the rig, not by the infra."""
 
-    hosts_break = False
-
     @pytest.fixture(autouse=True)
     def _hosts(self, on_rig):
         self.rig = on_rig

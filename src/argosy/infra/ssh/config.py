@@ -6,7 +6,7 @@
           user: ada                       # these hold for all hosts that do not say otherwise
           identity_file: ~/.ssh/lab
           accept_new: true                # take the key of a host that was never seen before
-          fence_after: 10m                # read and shown, not carried out yet
+          fence_after: 10m                # see docs/ssh.md before you set it
           agent_home: ~/.argosy-agent     # on the hosts
           hosts:
             - gpu-1
@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -30,14 +31,65 @@ from argosy.infra.config_file import Reading, text_of
 
 HOSTS_MAX: Final = 1000  # of one pool
 AGENT_HOME: Final = "~/.argosy-agent"
-POOL_KEYS: Final = (
-    "hosts", "user", "identity_file", "accept_new", "fence_after", "agent_home",
-)  # fmt: skip
-HOST_KEYS: Final = ("host", "user", "port", "identity_file", "name", "address")
 POOL_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 HOST_NAME: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,250}")
+TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+HOST: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["host"],
+    "properties": {
+        "host": {"type": "string", "description": "As for `ssh`: a name, or USER@ADDRESS."},
+        "user": TEXT,
+        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "identity_file": TEXT,
+        "name": {"type": "string", "description": "What Argosy calls it; else its `host`."},
+        "address": {"type": "string", "description": "IPv4, where the pool's others reach it."},
+    },
+}
+POOL: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["hosts"],
+    "properties": {
+        "hosts": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": HOSTS_MAX,
+            "items": {"anyOf": [TEXT, HOST]},
+        },
+        "user": {"type": "string", "description": "For hosts that do not say otherwise."},
+        "identity_file": TEXT,
+        "accept_new": {
+            "type": "boolean",
+            "default": False,
+            "description": "Take the key of a host that was never seen before.",
+        },
+        "fence_after": {
+            "type": ["string", "number"],
+            "description": "What runs on a host that was cut off for so long is ended: `10m`.",
+        },
+        "agent_home": {"type": "string", "default": AGENT_HOME, "description": "On the hosts."},
+    },
+}
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "Hosts that are reached by the system's `ssh`.",
+    "additionalProperties": False,
+    "properties": {
+        "pools": {
+            "type": "object",
+            "description": "Pools of hosts: `--infra ssh/NAME`.",
+            "propertyNames": {"pattern": f"^{POOL_NAME.pattern}$"},
+            "additionalProperties": POOL,
+        }
+    },
+}
+POOL_KEYS: Final = tuple(POOL["properties"])
+HOST_KEYS: Final = tuple(HOST["properties"])
 SECONDS: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
 UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+FENCE_LEAST: Final = 5.0  # seconds: a busy host may miss a heartbeat or two
 SKY_FILE: Final = Path(".sky/ssh_node_pools.yaml")  # in the user's home
 
 
@@ -78,6 +130,29 @@ def read_pools(config: Path, user_home: Path) -> tuple[PoolConfig, ...]:
     sky = parse_pools(text_of(sky_file), str(sky_file), section="", sky=True)
     names = {pool.name for pool in ours}
     return (*ours, *(pool for pool in sky if pool.name not in names))
+
+
+def shown(text: str, file: str) -> dict[str, Any]:
+    """Every pool by name, as it was understood. Raises InputErrors."""
+    return _shown(parse_pools(text, file))
+
+
+def sky_shown(user_home: Path) -> tuple[Path, str, dict[str, Any]]:
+    """SkyPilot's file, what it says, and its pools by name. Raises InputError, InputErrors."""
+    path = user_home / SKY_FILE
+    text = text_of(path)
+    return path, text, _shown(parse_pools(text, str(path), section="", sky=True))
+
+
+def _shown(pools: tuple[PoolConfig, ...]) -> dict[str, Any]:
+    """ "": nothing was said."""
+    found: dict[str, Any] = {}
+    for pool in pools:
+        fields = asdict(pool)
+        del fields["name"]
+        hosts = [{**host, "port": host["port"] or ""} for host in fields["hosts"]]
+        found[pool.name] = {**fields, "hosts": hosts, "fence_after": pool.fence_after or ""}
+    return found
 
 
 def parse_pools(
@@ -200,7 +275,9 @@ def _seconds(reading: Reading, node: yaml.Node | None) -> float:
     if node is None:
         return 0.0
     match = SECONDS.fullmatch(str(node.value).strip())
-    if match is None or not float(match[1]):
-        reading.wrong(node, "`fence_after` must be a time above 0", hint="`90s`, `10m` or `1h`")
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
+    if seconds < FENCE_LEAST:
+        least = f"a time of {FENCE_LEAST:g} s or more"
+        reading.wrong(node, f"`fence_after` must be {least}", hint="`90s`, `10m` or `1h`")
         return 0.0
-    return float(match[1]) * UNITS[match[2]]
+    return seconds

@@ -79,7 +79,7 @@ class SshHost:
                     await desk.ask("start")
                     stream = await self._attached()
         except TimeoutError as error:
-            raise self._no_agent(f"not within {ATTACH_SECONDS:g} s") from error
+            raise self._no_agent(f"not within {ATTACH_SECONDS:g} s", "ssh/no-answer") from error
         except Unreachable:
             raise
         except ArgosyError as error:
@@ -222,10 +222,10 @@ class SshHost:
         self._ready = None  # somebody may have taken the agent or its Python away
         raise self._no_agent(said.strip()[-300:] or f"exit code {code}")
 
-    def _no_agent(self, why: str) -> Unreachable:
+    def _no_agent(self, why: str, code: str = "agent/does-not-start") -> Unreachable:
         return Unreachable(
             f"the agent on {self.name} cannot be attached: {why}",
-            code="agent/does-not-start",
+            code=code,
             hint=f"read agent.log below {self._place.folder} on the host",
             retry=PAUSES[0],
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from argosy.errors import ArgosyError, CapacityError, Unreachable
+from argosy.errors import ArgosyError, CapacityError, NotFound, Unreachable
 from argosy.infra.api import Health, HostRef, HostView
 from argosy.infra.ssh.bootstrap import Agent, Place
 from argosy.infra.ssh.cards import capacity, indices_by_card, taken
@@ -27,9 +27,11 @@ from argosy.model.ids import InfraName, LeaseId, ServerId, group_lease, group_of
 from argosy.model.needs import Capacity, Need
 from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
+from argosy.model.volumes import Volume
 
 IDLE_EXIT: Final = 600.0  # seconds until an agent with nothing to do ends
 LOOK_SECONDS: Final = 3.0  # that one host may keep a look waiting
+VOLUME_SECONDS: Final = 600.0  # to remove what may be large
 ACQUIRE_SECONDS: Final = 60.0  # a first visit included
 NOTHING: Final = Capacity()
 
@@ -61,6 +63,7 @@ class Ssh:
     def __init__(self, pool: PoolConfig, settings: Settings) -> None:
         self.name: InfraName = f"ssh/{pool.name}"
         self._pool, self._now = pool, settings.now
+        self.fence_after = pool.fence_after
         self._ledger = Ledger(settings.home / "infra" / "ssh" / pool.name)
         self._change = asyncio.Event()
         self._seen: dict[str, dict[LeaseId, SeenLease]] = {}  # by host, as last seen
@@ -185,6 +188,13 @@ class Ssh:
                 views.append(HostView(host.name, total, NOTHING, "unreachable"))
         return tuple(views)
 
+    async def forget_host(self, host: str) -> None:
+        """Strike the notes of a host: what is there is shown again only if it answers."""
+        self._seen.pop(host, None)
+        for lease in await asyncio.to_thread(self._ledger.of, host):
+            await asyncio.to_thread(self._ledger.strike, host, lease)
+        self._change.set()
+
     async def check(self) -> Health:
         """Which hosts can be used, and what the others lack."""
         answers = await self._ask_all("look", seconds=ACQUIRE_SECONDS)
@@ -199,13 +209,36 @@ class Ssh:
         ]
         problems = [error.text for error in errors]
         hints = [hint for error in errors for hint in error.hints]
-        if self._pool.fence_after:
-            problems.append("`fence_after` is set in the pool and is not carried out yet")
-            hints.append(
-                "nothing on a host is ended by a time-out: `argosy explain` shows suspects"
-            )
+        if self.fence_after:
+            fence = f"{self.fence_after:g} s after the last acknowledged heartbeat"
+            facts.append(("fence", f"a host ends what runs there {fence}"))
         works = len(errors) < len(answers)
         return Health(self.name, works, tuple(facts), tuple(problems), tuple(dict.fromkeys(hints)))
+
+    async def ensure_volume(self, volume: Volume) -> None:
+        """See that the host that it names is one of the pool's. Raises NotFound."""
+        host = volume.spec.host
+        if host and host not in self._hosts:
+            raise NotFound(
+                f"{self.name} has no host {host!r}",
+                code="ssh/no-such-host",
+                hint=f"one of {', '.join(sorted(self._hosts)[:20])}",
+            )
+
+    async def delete_volume(self, volume: Volume) -> None:
+        """Have the host where its bytes are remove them, if they are ours. Raises Unreachable,
+        InfraError.
+        """
+        host = self._hosts.get(volume.host)
+        if host is not None and volume.infra == self.name and volume.spec.ours:
+            desk = await host.desk(ACQUIRE_SECONDS)
+            await desk.ask("remove-volume", volume=volume.id, seconds=VOLUME_SECONDS)
+
+    async def volumes(self) -> Sequence[str]:
+        """The ids of all whose bytes are on a host that answers."""
+        answers = await self._ask_all("volumes")
+        looks = [answer for answer in answers.values() if isinstance(answer, dict)]
+        return sorted(name for answer in looks for name in answer["volumes"])
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""
