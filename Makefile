@@ -8,10 +8,11 @@ PYTEST := $(BIN)/python -m pytest
 REPORT  = $(if $(JUNIT),--junit-xml=$(JUNIT)/$@.xml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit sim mutations kill ssh whole check format bench recording clean
+.PHONY: help demo test unit sim mutations kill ssh kubernetes whole check format bench recording clean
+.PHONY: rig-ssh rig-kubernetes
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: venv-examples ## launch the RL example, kill its trainer once, watch the reward rise
 	@$(BIN)/python scripts/demo.py
@@ -19,7 +20,7 @@ demo: venv-examples ## launch the RL example, kill its trainer once, watch the r
 test: unit sim mutations kill whole ## all tests
 
 unit: venv-dev ## the tests that need seconds, not minutes: all but the next five
-	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill and not ssh" $(REPORT) $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile -m "not whole and not sim and not kill and not ssh and not kubernetes" $(REPORT) $(ARGS)
 
 sim: venv-dev ## the simulated world over its seeds
 	$(PYTEST) -m sim $(REPORT) $(ARGS) tests/sim tests/stories
@@ -31,7 +32,10 @@ kill: venv-dev ## server, agent and wrappers killed at seeded system calls; ARGO
 	$(PYTEST) -n 2 -m kill $(REPORT) $(ARGS) tests/kill
 
 ssh: venv-dev ## the suite on real SSH hosts, in network namespaces: as root
-	$(PYTEST) -m ssh $(REPORT) $(ARGS) tests/infra/ssh
+	$(PYTEST) -m "ssh and not kubernetes" $(REPORT) $(ARGS) tests/infra/ssh
+
+kubernetes: venv-dev ## the suite on a real cluster, compiled once (8 minutes): as root; ARGOSY_GANG_TIMES=3
+	$(PYTEST) -m kubernetes $(REPORT) $(ARGS) tests/infra
 
 whole: venv-dev ## real groups through the real command; NETWORK=isolated|host
 	$(PYTEST) -m whole $(if $(NETWORK),--network $(NETWORK)) $(REPORT) $(ARGS) $(TESTS)
@@ -49,6 +53,17 @@ format: venv-dev ## let ruff format and mend what it can
 
 bench: venv-dev ## every budget beside its peers, in one run
 	$(BIN)/python -m benchmarks $(ARGS)
+
+rig-ssh: ## real SSH hosts that stay up; prints what to export. HOSTS=3
+	@tests/rigs/ssh/sshrig up --hosts $(or $(HOSTS),3) --jump
+	@echo '# every verb: tests/rigs/ssh/sshrig --help; it all goes with: tests/rigs/ssh/sshrig down'
+	@echo '# on the laptop that reaches them: tests/rigs/ssh/sshrig laptop -- CMD'
+	@echo "export SSHRIG_HOME=$${SSHRIG_HOME:-/tmp/sshrig}"
+
+rig-kubernetes: ## a real cluster that stays up; prints what to export. NODES=3
+	@tests/rigs/kubernetes/kuberig up --nodes $(or $(NODES),3) --gpus node-1=8:NVIDIA-H100-80GB-HBM3 >/dev/null
+	@echo '# every verb: tests/rigs/kubernetes/kuberig --help; it all goes with: tests/rigs/kubernetes/kuberig down'
+	@echo "export KUBECONFIG=$${KUBERIG_HOME:-/tmp/kuberig}/kubeconfig"
 
 recording: venv-dev ## docs/demo.svg, from a real `make demo`
 	$(BIN)/python scripts/record_demo.py docs/demo.svg

@@ -24,11 +24,13 @@ STEP = 0.05
 MARK = b"ARGOSY_MARK="
 HOLDER = b"argosy-net"  # a word in the command line of each group's network
 PROGRAMS = (b"argosy.server.main", b"/agent/agent-")
+RIG = (b"/kuberig/kube", b"/kuberig/coredns")  # the programs of a cluster that tests started
+RIG_FOLDER = "/argk-"  # in the path of each of its mounts, namespaces included
 
 
 def everywhere() -> list[str]:
     """A line for each process and mount of any home, `KIND ID: WHAT`."""
-    return _processes(_bears_a_mark) + _mounts("argosy")
+    return _processes(_bears_a_mark) + _mounts("argosy") + _mounts(RIG_FOLDER)
 
 
 def of_home(home: Path) -> list[str]:
@@ -50,7 +52,7 @@ def end_home(home: Path) -> list[str]:
     Groups that live should be cancelled before: their programs outlive both. What stays is told,
     and killed.
     """
-    for file in [home / "server.json", *home.glob("infra/local/**/agent.json")]:
+    for file in [home / "server.json", *home.glob("infra/**/agent.json")]:
         _end(file)
     left = of_home(home)
     deadline = time.monotonic() + END_SECONDS
@@ -118,6 +120,7 @@ def _bears_a_mark(words: list[bytes], environment: list[bytes]) -> bool:
     return (
         HOLDER in words
         or any(program in word for program in PROGRAMS for word in words)
+        or words[0].endswith(RIG)
         or any(entry.startswith(MARK) for entry in environment)
     )
 

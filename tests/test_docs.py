@@ -22,7 +22,7 @@ FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SPAN: Final = re.compile(r"`([^`]+)`")
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILES: Final = sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("examples/*/group.yaml")])
-TARGETS: Final = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS: Final = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def name(path: Path) -> str:

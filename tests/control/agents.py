@@ -20,6 +20,8 @@ class Agent:
         self.leases: dict[str, dict[str, Any]] = {}
         self.told: list[dict[str, Any]] = []
         self.hellos: list[dict[str, Any]] = []
+        self.fence = 0.0  # seconds; it says so, and wants its heartbeats acknowledged
+        self.beats = 0
         self.mute: set[str] = set()  # leases whose assignments it does not take
         self._thawed = asyncio.Event()
         self._thawed.set()
@@ -47,6 +49,10 @@ class Agent:
 
     def thaw(self) -> None:
         self._thawed.set()
+
+    @property
+    def awake(self) -> bool:
+        return self._thawed.is_set()
 
     def wipe(self) -> None:
         """Forget everything, as a host does whose disk is new."""
@@ -105,6 +111,8 @@ class Agent:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
         await self._thawed.wait()
+        if not line:  # hung up before a word was said
+            return
         first = json.loads(line)
         if first["op"] != "control":
             self.told.append(first)
@@ -113,7 +121,8 @@ class Agent:
             return
         self.hellos.append(first)
         self._writers.add(writer)
-        writer.write(b'{"type": "hello", "protocol": 1, "boot_id": "boot-1"}\n')
+        hello = {"type": "hello", "protocol": 1, "boot_id": "boot-1", "fence": self.fence}
+        writer.write(json.dumps(hello).encode() + b"\n")
         self._report(list(self.leases), full=True, only=writer)
         async with asyncio.TaskGroup() as group:
             beat = group.create_task(self._beat(writer))
@@ -126,7 +135,10 @@ class Agent:
         while True:
             await asyncio.sleep(HEARTBEAT)
             await self._thawed.wait()
-            writer.write(b'{"type": "heartbeat", "at": 0}\n')
+            self.beats += 1
+            counted = {"n": self.beats, "fence": self.fence} if self.fence else {}
+            beat = {"type": "heartbeat", "at": 0, **counted}
+            writer.write(json.dumps(beat).encode() + b"\n")
 
     def _take(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         self.told.append(message)

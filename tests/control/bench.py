@@ -48,6 +48,8 @@ class Skewed(Clock):
 class Bench:
     """An infra in memory: fixed hosts, each with an agent."""
 
+    fence_after = 0.0  # seconds; 0: none
+
     def __init__(self, folder: Path, name: InfraName, hosts: Sequence[str], cpus: float) -> None:
         self.name = name
         self.cpus = cpus
@@ -161,16 +163,17 @@ async def world(
     cpus: float = 8.0,
     limits: Limits = QUICK,
     infras: dict[InfraName, Infra] | None = None,
+    kind: type[Bench] = Bench,
 ) -> AsyncIterator[World]:
     """Everything up; afterwards everything is down, and nothing of ours still runs."""
-    bench = Bench(folder, "local", hosts, cpus)
+    bench = kind(folder, "local", hosts, cpus)
     store = Store.open(folder / "store.db")
     clock = Skewed(store.newest_time())
     for agent in bench.agents.values():
         await agent.start()
     life = store.open_life(clock.now())
     known = {"local": bench, **(infras or {})}
-    controller = Controller(store, clock, known, life=life, limits=limits)
+    controller = Controller(store, clock, known, life=life, limits=limits, folder=folder)
     await controller.start()
     try:
         yield World(store, clock, bench, controller)

@@ -12,7 +12,9 @@ import pytest
 
 from argosy.clock import Clock
 from argosy.control import links
+from argosy.control.fences import Fences
 from argosy.control.links import AgentLink
+from argosy.infra.api import HostRef
 from argosy.model.ids import LeaseId, Serial
 from tests.control.agents import Agent
 from tests.control.bench import Bench, Skewed, until
@@ -53,7 +55,8 @@ async def linked(
     bench, ears = Bench(folder, "local", ["h1"], 1.0), Ears()
     agent = bench.agents["h1"]
     await agent.start()
-    link = AgentLink(bench, "h1", hello=HELLO, clock=clock or Clock(), listener=ears)
+    fence = Fences(None, 0.0).of(bench, HostRef("local", "h1"))
+    link = AgentLink(bench, "h1", hello=HELLO, clock=clock or Clock(), listener=ears, fence=fence)
     task = asyncio.create_task(link.run())
     try:
         yield link, agent, ears

@@ -132,10 +132,10 @@ def test_the_message_is_json_with_what_the_protocol_names():
     assert list(told["tasks"]) == ["PPO_Trainer"]
     task = told["tasks"]["PPO_Trainer"]
     assert task["workdir"] == "/home/me/code"
-    assert task["file_mounts"] == [{"destination": "/data", "source": "/home/me/data"}]
+    assert task["file_mounts"] == [{"destination": "/data", "source": "/home/me/data", "name": ""}]
     web = (FileMount("/w", "https://x/y"), FileMount("/b", "https://a/b", store="az", mode="COPY"))
     (fetched,) = message(a_task(file_mounts=web))["tasks"]["PPO_Trainer"]["file_mounts"]
-    assert fetched == {"destination": "/w", "source": "https://x/y"}
+    assert fetched == {"destination": "/w", "source": "https://x/y", "name": ""}
     assert task["secrets"] == {"TOKEN": "s3cret"}
     assert task["gpus"] == 8
     assert task["ready"]["kind"] == "http"
@@ -190,7 +190,7 @@ def test_a_group_is_on_several_hosts_by_the_leases_that_it_has_and_keeps():
     [
         ("", True, ("host", True)),
         ("host", True, ("host", True)),
-        ("isolated", True, ("isolated", False)),
+        ("isolated", True, ("host", True)),
         ("", False, ("", False)),
         ("isolated", False, ("isolated", False)),
     ],

@@ -13,12 +13,28 @@ from typing import Any, Protocol, assert_never, runtime_checkable
 
 from argosy.clock import Clock
 from argosy.control import planning
+from argosy.control.balancing import Balancing, addresses
 from argosy.control.entry import Entry
 from argosy.control.links import AgentLink
-from argosy.discovery.assignment import book_fields, compose, lease_of, on_several_hosts
+from argosy.control.lost_hosts import LostHosts
+from argosy.control.volumes import KeptVolumes
+from argosy.discovery.assignment import (
+    book_fields,
+    compose,
+    lease_of,
+    on_one_host,
+    on_several_hosts,
+)
 from argosy.errors import NEVER, AccessError, ArgosyError, CapacityError, InfraError
 from argosy.infra.api import Infra
-from argosy.model.action import Acquire, Action, Assign, LeaseRequest, Release, Replan
+from argosy.model.action import (
+    Acquire,
+    Action,
+    Assign,
+    Release,
+    Replan,
+    lease_request,
+)
 from argosy.model.group import Book, Group
 from argosy.model.ids import GroupId, InfraName, LeaseId
 from argosy.model.observed import Refusal
@@ -47,8 +63,20 @@ class HostsApart(Protocol):
         """They do not."""
 
 
+@runtime_checkable
+class OwnAddresses(Protocol):
+    """An infra each of whose leases is a host of its own, at whose address all others reach it."""
+
+    @property
+    def own_addresses(self) -> bool:
+        """It is so."""
+
+
 class Rim(Protocol):
     """What the actuator needs of the controller."""
+
+    lost_hosts: LostHosts
+    volumes: KeptVolumes
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> object:
         """Start a task and keep it."""
@@ -70,7 +98,10 @@ class Actuator:
         self._infras, self._clock, self._rim = infras, clock, rim
         self._under_way: set[str] = set()
         self._done_at: dict[str, float] = {}
-        self._book: tuple[Book | None, GroupId, dict[str, Any]] = (None, GroupId(""), {})
+        self._balancing = Balancing(clock, rim.spawn)
+        self._one_host: tuple[Group | None, bool] = (None, True)
+        self._book: tuple[Book | None, GroupId, InfraName, dict[str, Any]]
+        self._book = (None, GroupId(""), "", {})
 
     def perform(self, entry: Entry, action: Action) -> None:
         """Begin an action, unless it is under way or was just done."""
@@ -92,6 +123,10 @@ class Actuator:
         """Release a lease, of a group that is known or not."""
         self._once(f"release {action.lease} {action.infra}", lambda: self._release(action))
 
+    def forget(self, group: GroupId) -> None:
+        """The group is over."""
+        self._balancing.forget(group)
+
     def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         now = self._clock.now()
         if key in self._under_way or now - self._done_at.get(key, 0.0) < AGAIN_AFTER:
@@ -111,19 +146,10 @@ class Actuator:
 
     async def _acquire(self, entry: Entry, action: Acquire) -> None:
         placement = action.placement
-        task = entry.group.spec.task(placement.node.task)
-        request = LeaseRequest(
-            lease=action.lease,
-            group=entry.group.id,
-            group_name=entry.group.spec.name,
-            node=placement.node,
-            placement=placement,
-            grace=task.grace,
-            start_timeout=entry.group.spec.start_timeout,
-            network=entry.group.spec.network,
-        )
+        request = lease_request(entry.group.id, entry.group.spec, action.lease, placement)
         try:
             async with asyncio.timeout(VERB_TIMEOUT):
+                await self._rim.volumes.bind(request.volumes, placement)
                 await self._infra(placement.infra).acquire(request)
         except (ArgosyError, OSError) as error:
             entry.refusals[action.lease] = self._refusal(action.lease, error)
@@ -161,7 +187,9 @@ class Actuator:
         self._rim.look(action.infra)
 
     async def _plan(self, entry: Entry, action: Replan) -> None:
-        entry.answer = await planning.answer(action, entry.group.spec, self._infras, self._clock)
+        lost = self._rim.lost_hosts
+        spec = self._rim.volumes.placed(entry.group.spec)
+        entry.answer = await planning.answer(action, spec, self._infras, self._clock, lost.offered)
         self._rim.news(entry)
 
     def _assign(self, group: Group, action: Assign) -> None:
@@ -175,10 +203,21 @@ class Actuator:
             cards = (
                 infra.gpu_indices(action.lease) if holds and isinstance(infra, HoldsCards) else ()
             )
-            book = self._book_fields(group, action.book)
+            book = self._book_fields(group, action.book, infra)
+            self._balancing.tell(infra, group, action.book)
+            own = isinstance(infra, OwnAddresses) and infra.own_addresses
             apart = isinstance(infra, HostsApart) and infra.hosts_apart
-            spread = apart and on_several_hosts(group, action.infra)
-            message = compose(group, action, gpu_indices=cards, book=book, spread=spread)
+            # Isolated on several hosts is planned only where the nodes need not reach each other.
+            mixed = group.spec.network != "isolated" and on_several_hosts(group, action.infra)
+            spread = own or (apart and mixed)
+            message = compose(
+                group,
+                action,
+                gpu_indices=cards,
+                book=book,
+                spread=spread,
+                shared=self._shares(group),
+            )
             link.post(action.lease, action.serial, message)
         elif self._clock.now() - self._done_at.get(key, 0.0) > AGAIN_AFTER:
             link.repeat(action.lease)
@@ -186,8 +225,15 @@ class Actuator:
             return
         self._done_at[key] = self._clock.now()
 
-    def _book_fields(self, group: Group, book: Book) -> dict[str, Any]:
+    def _shares(self, group: Group) -> bool:
+        """Whether a folder on its host is one for the whole group; asked once for a decision."""
+        if self._one_host[0] is not group:
+            self._one_host = (group, on_one_host(group))
+        return self._one_host[1]
+
+    def _book_fields(self, group: Group, book: Book, infra: Infra) -> dict[str, Any]:
         """The book for the agents; one object for all assignments of a decision, which share it."""
-        if self._book[0] is not book or self._book[1] != group.id:
-            self._book = (book, group.id, book_fields(group.spec, book))
-        return self._book[2]
+        if self._book[0] is not book or self._book[1:3] != (group.id, infra.name):
+            fields = book_fields(group.spec, book, addresses(infra, group.id))
+            self._book = (book, group.id, infra.name, fields)
+        return self._book[3]

@@ -15,6 +15,8 @@ from argosy.clock import Clock
 from argosy.control import planning
 from argosy.control.controller import Controller
 from argosy.control.links import Usage
+from argosy.control.lost_hosts import LostHosts
+from argosy.control.volumes import KeptVolumes
 from argosy.errors import ArgosyError, CapacityError, Conflict, InputError, NotFound
 from argosy.infra.api import Breaks, HostRef, Infra, Stream
 from argosy.infra.registry import InfraSettings, open_infras
@@ -50,7 +52,12 @@ class Control:
         settings = InfraSettings(self.home, self.store.server_id, self.clock.now)
         self.infras = open_infras(settings)
         self._controller = Controller(
-            self.store, self.clock, self.infras, life=self.life, limits=self.limits
+            self.store,
+            self.clock,
+            self.infras,
+            life=self.life,
+            limits=self.limits,
+            folder=self.home,
         )
         await asyncio.to_thread(snapshot.drop_unknown, self.home, self._is_known)
         await self._controller.start()
@@ -71,16 +78,31 @@ class Control:
             return False
         return True
 
+    @property
+    def lost_hosts(self) -> LostHosts:
+        """The hosts that the user said are gone."""
+        return self._controller.lost_hosts
+
+    @property
+    def volumes(self) -> KeptVolumes:
+        """The volumes of this server."""
+        return self._controller.volumes
+
     # What the user wants
 
     async def plan(self, spec: GroupSpec) -> Plan | NoPlan:
-        """Where each node would go now; nothing is written."""
+        """Where each node would go now; nothing is written. Raises NotFound and Conflict for its
+        volumes.
+        """
+        spec = self.volumes.placed(self.volumes.resolved(spec))
         nodes = tuple(spec.nodes())
-        return await planning.answer(Replan(ZERO, nodes, ()), spec, self.infras, self.clock)
+        request, counted = Replan(ZERO, nodes, ()), self.lost_hosts.offered
+        return await planning.answer(request, spec, self.infras, self.clock, counted)
 
     async def submit(self, spec: GroupSpec, *, source: str, replace: bool) -> Group:
         """Take a group in. Raises Conflict for a live name, CapacityError when it can never fit."""
         await self._refuse_impossible(spec)
+        spec = self.volumes.resolved(spec)
         if replace:
             await self._end_live(spec.name)
         self._groups_issued += 1
@@ -288,4 +310,7 @@ def _moved_task(task: TaskSpec, taken: Mapping[str, str]) -> TaskSpec:
 
 
 def _moved_mount(mount: FileMount, taken: Mapping[str, str]) -> FileMount:
-    return replace(mount, source=taken.get(mount.source, mount.source))
+    if mount.source not in taken:
+        return mount
+    named = mount.name or Path(mount.source).name  # a snapshot is called by its hash
+    return replace(mount, source=taken[mount.source], name=named)

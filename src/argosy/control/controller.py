@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from argosy.clock import Clock
@@ -19,12 +20,15 @@ from argosy.control import observer
 from argosy.control.actuator import Actuator
 from argosy.control.delivery import Delivery
 from argosy.control.entry import Entry, Word
+from argosy.control.fences import Fences
 from argosy.control.links import PROTOCOL, AgentLink
 from argosy.control.looker import Looker
+from argosy.control.lost_hosts import LostHosts
 from argosy.control.queues import Queues
 from argosy.control.step import step
+from argosy.control.volumes import KeptVolumes
 from argosy.errors import ArgosyError, Broken, Conflict, NotFound
-from argosy.infra.api import Infra, Watches
+from argosy.infra.api import HostRef, Infra, Watches
 from argosy.model.action import Decision, Event, Limits, Reason, Release
 from argosy.model.group import Group, Lease, LeaseState, Outcome, Phase, Placing, Stage
 from argosy.model.ids import GroupId, InfraName, LeaseId, group_lease, group_of
@@ -51,7 +55,9 @@ class Controller:
         *,
         life: int,
         limits: Limits,
+        folder: Path | None = None,
     ) -> None:
+        """`folder`: for the little that outlives this server and is not in the store."""
         self.store, self.clock, self.infras = store, clock, infras
         self.life, self.limits = life, limits
         self.entries: dict[GroupId, Entry] = {}
@@ -59,9 +65,12 @@ class Controller:
         self.sights: dict[InfraName, observer.Sight] = {}
         self._looking_since = clock.now()
         self._alive_at = clock.now()
+        self.lost_hosts = LostHosts(store, clock, infras, self)
+        self.volumes = KeptVolumes(store, infras, clock)
         self._actuator = Actuator(infras, clock, self)
         self._delivery = Delivery(infras, clock, self)
         self._queues = Queues()
+        self._fences = Fences(folder, clock.now())
         self._lookers: dict[InfraName, Looker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
@@ -82,6 +91,7 @@ class Controller:
             if isinstance(infra, Watches):
                 self.spawn(f"watch {infra.name}", looker.watch())
         self.spawn("tick", self._tick())
+        self.spawn("lost-hosts", self.lost_hosts.mind())
         for group in self.store.unfinished():
             self.add(group)
 
@@ -117,6 +127,7 @@ class Controller:
         if entry.timer is not None:
             entry.timer.cancel()
         self._queues.forget(group)
+        self._actuator.forget(group)
         self._issued = {one for one in self._issued if group_of(one) != group}
         self._drop_leases(entry, entry.group.leases)
         entry.tell_changed()
@@ -219,8 +230,11 @@ class Controller:
     def _after(self, entry: Entry, before: Group, decision: Decision, now: float) -> None:
         """The decision of `now` stands: act on it."""
         entry.group = decision.group
-        changed = decision.group is not before or decision.reasons != entry.reasons
-        entry.reasons = decision.reasons
+        reasons = self._fences.explained(
+            decision.reasons, decision.group.leases, now, self.limits.suspect_after
+        )
+        changed = decision.group is not before or reasons != entry.reasons
+        entry.reasons = reasons
         for action in decision.actions:
             self._actuator.perform(entry, action)
         if any(reason.code == "peer-suspect" for reason in decision.reasons):
@@ -228,7 +242,8 @@ class Controller:
         if decision.group is not before:
             left = {one.id for one in decision.group.leases}
             self._issued |= left
-            self._drop_leases(entry, [one for one in before.leases if one.id not in left])
+            lost = [one for one in decision.group.leases if one.lost]
+            self._drop_leases(entry, [*lost, *(one for one in before.leases if one.id not in left)])
             if self._queues.saved(before, decision.group, now):
                 for other in self._queues.first(before.id):
                     self.news(self.entries[other])
@@ -322,7 +337,9 @@ class Controller:
 
     def _saw(self, look: Look) -> None:
         before = self.sights.get(look.infra)
-        now = self.sights[look.infra] = observer.sight(self._ours(look))
+        look = self.lost_hosts.applied(self._ours(look), self._leases_on(look.infra))
+        look = self._fences.shown(look, self._leases_on(look.infra), self.clock.now())
+        now = self.sights[look.infra] = observer.sight(look)
         old, new = before.by_group if before is not None else {}, now.by_group
         for group in {*old, *new}:
             entry = self.entries.get(group)
@@ -333,6 +350,10 @@ class Controller:
         for entry in self.entries.values():
             if observer.waits_for_absence(entry.group, now):
                 self.news(entry)
+
+    def _leases_on(self, infra: InfraName) -> Iterator[Lease]:
+        for entry in self.entries.values():
+            yield from (one for one in entry.group.leases if one.placement.infra == infra)
 
     def _ours(self, look: Look) -> Look:
         """Without what this store never issued, of groups that are not its own: nobody touches it.
@@ -364,8 +385,14 @@ class Controller:
         """The control stream to that host's agent, opened if need be."""
         key = (infra, host)
         if key not in self.links:
+            fence = self._fences.of(self.infras[infra], HostRef(infra, host))
             link = AgentLink(
-                self.infras[infra], host, hello=self._hello, clock=self.clock, listener=self
+                self.infras[infra],
+                host,
+                hello=self._hello,
+                clock=self.clock,
+                listener=self,
+                fence=fence,
             )
             self.links[key] = link
             self.spawn(f"link {infra} {host}", link.run())
@@ -412,7 +439,11 @@ class Controller:
 
     def _touch(self, link: AgentLink) -> None:
         for entry in self.entries.values():
-            if any(word.link is link for word in entry.words.values()):
+            here = any(
+                (one.placement.infra, one.host) == (link.ref.infra, link.ref.host)
+                for one in entry.group.leases
+            )
+            if here or any(word.link is link for word in entry.words.values()):
                 self.news(entry)
 
     def _ask_agents(self, entry: Entry) -> None:

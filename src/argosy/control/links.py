@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from argosy.clock import Clock
+from argosy.control.fences import HostFence
 from argosy.errors import ArgosyError, Broken
 from argosy.infra.api import HostRef, Infra, Stream
 from argosy.model.ids import AttemptId, LeaseId, Serial
@@ -26,6 +27,8 @@ RETRY_FIRST: Final = 0.05  # seconds until a broken stream is opened again; doub
 RETRY_MOST: Final = 2.0
 ATTACH_TIMEOUT: Final = 20.0
 SEND_TIMEOUT: Final = 20.0
+NO_AGENT: Final = "agent/does-not-start"  # as infras say it
+STARTS_FAILED: Final = 3  # in a row, and people are told
 IDLE_CLOSE: Final = 60.0  # a link without assignments is closed after so long
 
 
@@ -57,7 +60,14 @@ class AgentLink:
     """The control stream to one agent."""
 
     def __init__(
-        self, infra: Infra, host: str, *, hello: Mapping[str, Any], clock: Clock, listener: Listener
+        self,
+        infra: Infra,
+        host: str,
+        *,
+        hello: Mapping[str, Any],
+        clock: Clock,
+        listener: Listener,
+        fence: HostFence,
     ) -> None:
         self.ref = HostRef(infra.name, host)
         self.heard_at = 0.0
@@ -65,15 +75,20 @@ class AgentLink:
         self.silent = False  # nobody heard it for `suspect_after`; kept by the controller
         self.usage: dict[AttemptId, Usage] = {}
         self._infra, self._hello, self._clock, self._listener = infra, hello, clock, listener
+        self._fence = fence
+        if fence.seconds:
+            self._hello = {**hello, "fence": fence.seconds}
         self._stream: Stream | None = None
         self._mailbox: dict[LeaseId, tuple[Serial, bytes]] = {}
         self._sent: dict[LeaseId, Serial] = {}
         self._pinged = False
+        self._beat: int | None = None  # a heartbeat that is to be acknowledged
         self._wanted = asyncio.Event()
         self._introduced = asyncio.Event()  # the agent has said all that it knows
         self._idle_since = clock.now()
         self._cpu: dict[str, tuple[float, float]] = {}
         self._book: tuple[Any, bytes] = (None, b"")  # the newest that was sent, and its JSON
+        self._complained: set[tuple[LeaseId, str]] = set()  # what people were told already
 
     # What goes out
 
@@ -123,15 +138,19 @@ class AgentLink:
 
     async def run(self) -> None:
         """Keep the stream open until the task is cancelled."""
-        delay = RETRY_FIRST
+        delay, starts_failed = RETRY_FIRST, 0
         while True:
             try:
                 async with asyncio.timeout(ATTACH_TIMEOUT):
                     stream = await self._infra.attach(self.ref)
-                delay = RETRY_FIRST
+                delay, starts_failed = RETRY_FIRST, 0
                 await self._serve(stream)
             except (ArgosyError, OSError, TimeoutError, ValueError) as error:
                 log.info("link-down", extra={"host": str(self.ref.host), "why": str(error)})
+                if getattr(error, "code", "") == NO_AGENT:
+                    starts_failed += 1
+                    if starts_failed >= STARTS_FAILED:
+                        self._complain("agent-does-not-start", str(error))
             except Exception:  # ours to mend; without its link the host would be out of reach
                 log.exception("link-failed", extra={"host": str(self.ref.host)})
             await self._clock.sleep(delay)
@@ -139,7 +158,9 @@ class AgentLink:
 
     async def _serve(self, stream: Stream) -> None:
         self._stream, self._sent, self._introduced = stream, {}, asyncio.Event()
+        self._beat = None
         try:
+            self._fence.ask()
             await stream.write(json.dumps(self._hello).encode() + b"\n")
             async with asyncio.TaskGroup() as group:
                 sender = group.create_task(self._send(stream), name=f"send {self.ref.host}")
@@ -158,6 +179,9 @@ class AgentLink:
             if self._pinged:
                 self._pinged = False
                 await self._write(stream, b'{"type":"ping","n":0}\n')
+            if self._beat is not None:
+                beat, self._beat = self._beat, None
+                await self._write(stream, b'{"type":"ack","n":%d}\n' % beat)
             for lease, (serial, line) in list(self._mailbox.items()):
                 if self._sent.get(lease) != serial:
                     self._sent[lease] = serial
@@ -188,8 +212,9 @@ class AgentLink:
         match message.get("type"):
             case "hello":
                 if message.get("protocol") != PROTOCOL:
-                    raise Broken(f"the agent on {self.ref.host} speaks another protocol")
+                    raise self._stranger(f"protocol {message.get('protocol')}")
                 self.boot_id = str(message.get("boot_id", ""))
+                self._fence.told(float(message.get("fence") or 0.0), self._clock.now())
             case "report":
                 full = bool(message.get("full"))
                 self._listener.heard(self, message["leases"], full=full)
@@ -203,8 +228,31 @@ class AgentLink:
                 self._listener.needs(self, message)
             case "usage":
                 self._use(message)
+            case "heartbeat" if "n" in message:
+                self._fence.told(float(message["fence"]), self._clock.now())
+                self._beat = int(message["n"])
+                self._wanted.set()
+            case None if message.get("code") == "agent/protocol":
+                raise self._stranger(str(message.get("text")))
             case _:
-                pass  # heartbeat, and words of newer agents
+                pass  # other heartbeats, and words of newer agents
+
+    def _stranger(self, said: str) -> Broken:
+        """The agent is of a version that cannot be spoken with: everybody concerned is told."""
+        text = (
+            f"the agent on {self.ref.host} is of another Argosy ({said}; this server speaks "
+            f"protocol {PROTOCOL}): what runs there goes on, and is reached again by an Argosy of "
+            "that version"
+        )
+        self._complain("agent-protocol", text)
+        return Broken(text, code="agent/protocol")
+
+    def _complain(self, code: str, text: str) -> None:
+        """Tell each group that waits for this agent, once."""
+        for lease in self._mailbox:
+            if (lease, text) not in self._complained:
+                self._complained.add((lease, text))
+                self._listener.told({"lease": lease, "code": code, "text": text})
 
     def _use(self, message: Mapping[str, Any]) -> None:
         at, usage, seen = float(message["at"]), {}, {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -24,15 +24,22 @@ RETRY_AFTER: Final = 5.0
 
 
 async def answer(
-    request: Replan, spec: GroupSpec, infras: Mapping[InfraName, Infra], clock: Clock
+    request: Replan,
+    spec: GroupSpec,
+    infras: Mapping[InfraName, Infra],
+    clock: Clock,
+    counted: Callable[[Iterable[Offer]], list[Offer]] = list,
 ) -> Plan | NoPlan:
-    """The plan for `request`, or why there is none. Errors of infras become refusals."""
+    """The plan for `request`, or why there is none. Errors of infras become refusals.
+
+    `counted`: what of the offers counts.
+    """
     offers: list[Offer] = []
     problems: list[str] = []
     for name, need in _asked(request.nodes, spec, infras):
         try:
             async with asyncio.timeout(OFFERS_TIMEOUT):
-                offers += await infras[name].offers(need)
+                offers += counted(await infras[name].offers(need))
         except (ArgosyError, OSError) as error:
             problems.append(f"{name}: {error}" if str(error) else f"{name} does not answer")
     unknown = unknown_infras(request.nodes, spec, infras)
@@ -40,7 +47,9 @@ async def answer(
         problems += [f"no infra {one!r} is known here" for one in unknown]
     found = plan(request, spec, offers, clock.now())
     if isinstance(found, NoPlan) and problems:
-        report = replace(found.report, refused=(*problems, *found.report.refused))
+        # Of infras that did not answer the planner knows nothing: what it would say is wrong.
+        short = found.report.refused if offers else ()
+        report = replace(found.report, refused=(*problems, *short))
         never = found.never and bool(unknown)
         return NoPlan(request.request, report, clock.now() + RETRY_AFTER, never, found.infras)
     return found

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from argosy.discovery.env import cards, job_id, order_environment, task_environment
 from argosy.model.action import Assign
-from argosy.model.group import Book, Group, Lease, LeaseState, Order, Stage
-from argosy.model.ids import InfraName, LeaseId, NodeId
+from argosy.model.group import Book, Group, Lease, LeaseState, Order, Outcome, Stage
+from argosy.model.ids import InfraName, LeaseId, NodeId, TaskName
 from argosy.model.plan import Placement
 from argosy.model.spec import FileMount, GroupSpec, TaskSpec
+from argosy.model.volumes import KUBERNETES, VolumeKind, VolumeUse, pod_path
 
 LOG_CAP_BYTES: Final = 1 << 30  # of one attempt: the oldest part is freed beyond it
 
@@ -28,12 +29,13 @@ def compose(
     log_cap_bytes: int = LOG_CAP_BYTES,
     book: Mapping[str, Any] | None = None,
     spread: bool = False,
+    shared: bool | None = None,
 ) -> dict[str, Any]:
     """The message of one `Assign`.
 
     `gpu_indices`: the cards that the lease holds. `book`: its `book_fields`, where the caller has
-    them for another lease already. `spread`: nodes of the group are on hosts none of which reaches
-    into an isolated network of another.
+    them for another lease already. `spread`: its nodes have the addresses of their hosts, at which
+    those on other hosts reach them. `shared`: `on_one_host`, where the caller knows it.
     """
     placement = lease_of(group, assign.lease).placement
     names = dict.fromkeys([placement.node.task, *(order.node.task for order in assign.orders)])
@@ -42,7 +44,7 @@ def compose(
         "type": "assign",
         "lease": assign.lease,
         "serial": [assign.serial.life, assign.serial.count],
-        "group": group_fields(group, spread=spread),
+        "group": group_fields(group, spread=spread, shared=shared),
         "tasks": tasks,
         "orders": [_order(group, order, gpu_indices) for order in assign.orders],
         "book": book_fields(group.spec, assign.book) if book is None else book,
@@ -69,11 +71,33 @@ def on_several_hosts(group: Group, infra: InfraName) -> bool:
     return len(hosts) > 1
 
 
-def group_fields(group: Group, *, spread: bool = False) -> dict[str, Any]:
-    """GROUP of the protocol. `spread`: as `compose` has it."""
+def on_one_host(group: Group) -> bool:
+    """Whether all that runs of the group, and all that has run in it and was not lost, is on one
+    host: then a folder there is the same for all its nodes. All of a local infra is one machine.
+    """
+    places = {
+        (lease.placement.infra, lease.host or lease.placement.host or lease.id)
+        for lease in group.leases
+        if lease.state < LeaseState.RELEASING and not lease.lost
+    }
+    places |= {
+        (one.infra, one.host)
+        for one in group.attempts
+        if one.host and one.outcome is not Outcome.LOST and one.incarnation == group.incarnation
+    }
+    machines = {(infra, "" if _is_local(infra) else host) for infra, host in places}
+    return len(machines) <= 1
+
+
+def _is_local(infra: InfraName) -> bool:
+    return infra == "local" or infra.startswith("local/")
+
+
+def group_fields(
+    group: Group, *, spread: bool = False, shared: bool | None = None
+) -> dict[str, Any]:
+    """GROUP of the protocol. `spread` and `shared`: as `compose` has them."""
     spec = group.spec
-    # Isolated on several hosts is planned only where the nodes need not reach each other.
-    spread = spread and spec.network != "isolated"
     return {
         "id": group.id,
         "name": spec.name,
@@ -81,6 +105,7 @@ def group_fields(group: Group, *, spread: bool = False) -> dict[str, Any]:
         "job_id": job_id(group.id),
         "network": "host" if spread else spec.network,
         "spread": spread,
+        "shared": on_one_host(group) if shared is None else shared,
         "names": spec.inter_connection,
         "user": spec.user,
     }
@@ -104,11 +129,49 @@ def _task(group: Group, task: TaskSpec, placement: Placement, log_cap_bytes: int
         "balance": list(task.balance),
         "workdir": task.workdir.path if task.workdir else "",
         "git": _repository(task),
-        "file_mounts": [{"destination": one.destination, "source": one.source} for one in mounts],
+        "file_mounts": [
+            {"destination": one.destination, "source": one.source, "name": one.name}
+            for one in mounts
+        ],
         "gpus": cards(placement),
         "log_cap_bytes": log_cap_bytes,
         "ends_with": str(task.ends_with),
         "launcher": task.launcher,
+        "volumes": _volumes(group, task, placement.infra),
+    }
+
+
+def _volumes(group: Group, task: TaskSpec, infra: InfraName) -> list[dict[str, Any]]:
+    """VOLUMES of the protocol. In a pod they are mounted already."""
+    if not task.volumes:
+        return []
+    common = None if _is_local(infra) else group.spec.shared_volume().get(task.name)
+    return [
+        _volume(use, use == common, in_pod=infra.partition("/")[0] == KUBERNETES)
+        for use in task.volume_uses()
+    ]
+
+
+def _volume(use: VolumeUse, shares: bool, *, in_pod: bool) -> dict[str, Any]:
+    spec = use.spec
+    if in_pod:
+        place, path = "there", pod_path(use)
+    elif use.ephemeral:
+        place, path = "group", use.id
+    elif spec.host_path:
+        place, path = "host", spec.host_path
+    else:
+        place, path = "shared", use.id
+    own = spec.kind is VolumeKind.LOCAL and not spec.use_existing
+    return {
+        "destination": use.destination,
+        "place": place,
+        "path": path,
+        "make": place in ("group", "shared") or (place == "host" and own),
+        "mount": spec.kind is VolumeKind.NFS and not in_pod,
+        "sub_path": use.sub_path,
+        "read_only": use.read_only,
+        "shares": shares,
     }
 
 
@@ -144,8 +207,13 @@ def _order(group: Group, order: Order, gpu_indices: Sequence[int]) -> dict[str, 
     }
 
 
-def book_fields(spec: GroupSpec, book: Book) -> dict[str, Any]:
-    """BOOK of the protocol: every node of the group, those without an address too."""
+def book_fields(
+    spec: GroupSpec, book: Book, balanced_addresses: Mapping[TaskName, str] | None = None
+) -> dict[str, Any]:
+    """BOOK of the protocol: every node of the group, those without an address too.
+
+    `balanced_addresses`: of tasks that no proxy of an agent serves, but the infra itself.
+    """
     peers = {peer.node: peer for peer in book.peers}
     nodes = []
     for node in spec.nodes():
@@ -163,8 +231,14 @@ def book_fields(spec: GroupSpec, book: Book) -> dict[str, Any]:
                 "ports": _ports(spec, node),
             }
         )
+    given = balanced_addresses or {}
     balanced = [
-        {"task": task.name, "name": spec.balanced_name(task.name), "ports": list(task.balance)}
+        {
+            "task": task.name,
+            "name": spec.balanced_name(task.name),
+            "ports": list(task.balance),
+            **({"address": given[task.name]} if task.name in given else {}),
+        }
         for task in spec.tasks
         if task.balance
     ]
