@@ -52,7 +52,8 @@ def end_home(home: Path) -> list[str]:
     Groups that live should be cancelled before: their programs outlive both. What stays is told,
     and killed.
     """
-    for file in [home / "server.json", *home.glob("infra/**/agent.json")]:
+    _end(home / "server.json")
+    for file in home.glob("infra/**/agent.json"):  # what the server started at last, too
         _end(file)
     left = of_home(home)
     deadline = time.monotonic() + END_SECONDS

@@ -164,7 +164,10 @@ def test_of_a_long_log_the_end(agent: Agent, tmp_path: Path) -> None:
 
 
 def test_times_come_along(agent: Agent, tmp_path: Path) -> None:
-    agent.run("A", "echo early; sleep 1.2; echo late")
+    go = tmp_path / "go"
+    agent.run("A", f"echo early; while [ ! -e {go} ]; do sleep 0.02; done; echo late")
+    eventually(lambda: agent.log("A") == b"early\n")
+    go.touch()
     agent.end("A")
     agent.log("A")
     told = kept(agent)

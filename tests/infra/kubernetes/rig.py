@@ -132,8 +132,9 @@ class Namespace:
         return self.rig.get("-n", self.name, *words)
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        """Our pods, by the node of the group that each is: `work-1`."""
+        """Our pods, by the node of the group that each is: `work-1`. Of two, the one that stays."""
         items = self.get("pods", "-l", "argosy.dev/lease")["items"]
+        items.sort(key=lambda one: "deletionTimestamp" not in one["metadata"])
         return {one["metadata"]["labels"]["argosy.dev/node"]: one for one in items}
 
     def ours(self) -> list[str]:

@@ -165,9 +165,13 @@ def test_logs_are_read_as_if_the_pod_were_there(scene: Scene) -> None:
     assert ended == {"A": ("succeeded", 0), "B": ("failed", 4)}
 
 
-def test_what_was_written_after_a_time_is_found(scene: Scene) -> None:
+def test_what_was_written_after_a_time_is_found(scene: Scene, tmp_path: Path) -> None:
     agent = scene.agent()
-    agent.assign(("A", 30), lease=scene.lease(1), run="echo early; sleep 2.5; echo late")
+    go = tmp_path / "go"
+    run = f"echo early; while [ ! -e {go} ]; do sleep 0.02; done; sleep 1.5; echo late"
+    agent.run("A", run, lease=scene.lease(1))
+    eventually(lambda: agent.log("A") == b"early\n")
+    go.touch()
     agent.end("A")
     scene.take(scene.said(agent))
     at = [line["at"] for line in scene.ask(op="logs", attempt=agent.id("A")) if "at" in line]
