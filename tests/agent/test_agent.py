@@ -18,10 +18,13 @@ from argosy.agent.logs.own import MAX_BYTES
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 
 
-def test_exit_code_and_log_of_a_whole_attempt(agent: Agent) -> None:
-    agent.assign(("A", 20), setup="echo one", run="echo two; exit 3")
+def test_exit_code_and_log_of_a_whole_attempt(agent: Agent, folder: Path) -> None:
+    run = f"echo two; while [ ! -e {folder}/go ]; do sleep 0.02; done; exit 3"
+    agent.assign(("A", 20), setup="echo one", run=run)
     agent.stage("A", 20)
-    agent.assign(("A", 30), setup="echo one", run="echo two; exit 3")
+    agent.assign(("A", 30), setup="echo one", run=run)
+    agent.stage("A", 30)
+    (folder / "go").touch()
     assert agent.end("A") == ("failed", 3, None, "exit")
     assert agent.log("A") == b"one\ntwo\n"
     stages = [stage for stage, _ in agent.history[agent.id("A")]]

@@ -27,6 +27,7 @@ from argosy.model.ids import LeaseId
 LOG: Final = logging.getLogger("argosy.infra.kubernetes.door")
 FIRST_LINE_SECONDS: Final = 10.0
 FIRST_LINE_MAX: Final = 4096  # bytes
+SHUTDOWN_SECONDS: Final = 5.0  # for the other side to take its end of a stream
 STREAM_SECONDS: Final = 10.0  # from the question to the stream
 GOOD: Final = (2020, 2070)  # years of the certificate: a clock of a pod may be wrong
 KEEP_ALIVE: Final = (
@@ -74,7 +75,12 @@ class Door:
                 port = int(self.address.rpartition(":")[2])
                 try:
                     self._server = await asyncio.start_server(
-                        self._met, None, port, ssl=context, limit=READ_AHEAD
+                        self._met,
+                        None,
+                        port,
+                        ssl=context,
+                        ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+                        limit=READ_AHEAD,
                     )
                 except OSError as error:
                     raise InfraError(
@@ -135,7 +141,7 @@ class Door:
         try:
             await self._let_in(reader, writer)
         except asyncio.CancelledError:  # by `close`: asyncio would tell of it as of a fault
-            writer.close()
+            writer.transport.abort()
         finally:
             self._meeting.discard(task)
 
@@ -151,7 +157,7 @@ class Door:
                 raise ValueError("no token of a lease that is there")
         except (TimeoutError, ValueError, AttributeError, ConnectionError, ssl.SSLError) as error:
             LOG.info("turned away: %s", error)
-            writer.close()
+            writer.transport.abort()
             return
         sock = writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -162,7 +168,7 @@ class Door:
             return
         future = self._asked.get((lease, int(said.get("stream") or 0)))
         if future is None or future.done():
-            writer.close()
+            writer.transport.abort()
         else:
             future.set_result(DialedStream(reader, writer))
 
@@ -173,7 +179,7 @@ class Door:
         before = self._doors.get(lease)
         self._doors[lease] = writer
         if before is not None:
-            before.close()
+            before.transport.abort()
         async with self._came:
             self._came.notify_all()
         try:
@@ -183,7 +189,7 @@ class Door:
         finally:
             if self._doors.get(lease) is writer:
                 del self._doors[lease]
-            writer.close()
+            writer.transport.abort()
 
 
 def _ensure_certificate(certificate: Path, key: Path) -> None:
