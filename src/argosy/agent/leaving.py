@@ -7,9 +7,13 @@ from typing import Callable, Dict, Optional
 from .attempts import Attempt
 from .decide import Stage
 from .loop import Loop
+from .pod.keep import being_fetched, fetched
 
 LEFT_AFTER = 2.0
 """Seconds that servers have to hear what has ended, and to fetch its logs."""
+
+AGAIN, FETCH_MOST = 0.1, 60.0
+"""Seconds between looks whether logs are being fetched, and how long that is waited for."""
 
 
 class Leaving:
@@ -19,6 +23,7 @@ class Leaving:
         self._loop, self._attempts = loop, attempts
         self._left: Optional[Callable[[], None]] = None
         """What is called at the end; set once it has begun."""
+        self._waits = int(FETCH_MOST / AGAIN)
 
     def begin(self, left: Callable[[], None]) -> None:
         """End everything; then, told or not, call `left`. Said again, it is one end."""
@@ -29,7 +34,7 @@ class Leaving:
         for attempt in living:
             self._end(attempt)
         if not living:
-            left()
+            self._loop.after(LEFT_AFTER if self._attempts and not fetched() else 0.0, self._go)
 
     def joined(self, attempt: Attempt) -> None:
         """An order for one more has come."""
@@ -41,7 +46,16 @@ class Leaving:
         if self._left is not None and all(
             one.stage is Stage.ENDED for one in self._attempts.values()
         ):
-            self._loop.after(LEFT_AFTER, self._left)
+            self._loop.after(LEFT_AFTER, self._go)
+
+    def _go(self) -> None:
+        """Leave, unless somebody fetches the logs just now."""
+        assert self._left is not None
+        if being_fetched() and self._waits:
+            self._waits -= 1
+            self._loop.after(AGAIN, self._go)
+        else:
+            self._left()
 
     def _end(self, attempt: Attempt) -> None:
         attempt.record["leaving"] = True

@@ -123,6 +123,12 @@ class Actuator:
         """Release a lease, of a group that is known or not."""
         self._once(f"release {action.lease} {action.infra}", lambda: self._release(action))
 
+    def balance(self, group: Group) -> None:
+        """Say again whom connections are balanced to: an earlier life may not have come to it."""
+        for name in group.infras:
+            if name in self._infras:
+                self._balancing.tell(self._infras[name], group, group.book)
+
     def forget(self, group: GroupId) -> None:
         """The group is over."""
         self._balancing.forget(group)

@@ -115,6 +115,7 @@ class Controller:
             wanted = lease.host and lease.state < LeaseState.RELEASING and not lease.lost
             if wanted and lease.placement.infra in self.infras:
                 self.link(lease.placement.infra, lease.host)
+        self._actuator.balance(group)
         self.news(entry)
         return entry
 

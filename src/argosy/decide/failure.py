@@ -46,7 +46,8 @@ def _leave_hosts(draft: Draft) -> None:
             if attempt.live and not node.replace:
                 renewal = Renewal(task.restart.scope, "lost", f"{node.id} loses its host")
                 _renew(draft, task, node, renewal)
-        draft.set_node(node.id, lease=None, replace=attempt is not None and attempt.live)
+        ends = draft.nodes[node.id].replace or (attempt is not None and attempt.live)
+        draft.set_node(node.id, lease=None, replace=ends)
 
 
 def _innocence(attempt: Attempt) -> int:

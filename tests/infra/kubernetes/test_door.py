@@ -92,12 +92,17 @@ async def dialing(folder: Path, door: Door, lease: LeaseId = LEASE) -> AsyncIter
 
 
 async def status(door: Door) -> dict[str, object]:
-    stream = await door.stream(LEASE, DEADLINE)
-    assert stream is not None
-    await stream.write(b'{"op":"status"}\n')
-    answer: dict[str, object] = json.loads(await stream.readline())
-    await stream.close()
-    return answer
+    """What the agent answers; one that was just killed may have taken a stream, and hangs up."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            stream = await door.stream(LEASE, DEADLINE)
+            assert stream is not None
+            await stream.write(b'{"op":"status"}\n')
+            line = await stream.readline()
+            await stream.close()
+            if line:
+                answer: dict[str, object] = json.loads(line)
+                return answer
 
 
 def test_streams_come_from_an_agent_that_dials(tmp_path):

@@ -130,10 +130,11 @@ def join(far: ssl.SSLSocket, near: socket.socket) -> None:
         # TLS may have bytes in hand that no socket shows.
         wanted_far = select.POLLOUT if to_far else 0
         wanted_near = select.POLLOUT if to_near else 0
-        watch.register(far, wanted_far | (0 if to_near else select.POLLIN))
-        watch.register(near, wanted_near | (0 if to_far else select.POLLIN))
+        _follow(watch, far, wanted_far | (0 if to_near else select.POLLIN))
+        _follow(watch, near, wanted_near | (0 if to_far else select.POLLIN))
         if to_near or not far.pending():
-            watch.poll()
+            if any(what & GONE for _, what in watch.poll()):
+                return  # and what waits for it would wait for ever
         if to_near:
             to_near = to_near[_sent(near, to_near) :]
         if to_far:
@@ -154,6 +155,18 @@ def join(far: ssl.SSLSocket, near: socket.socket) -> None:
                 to_far = to_far[_sent(far, to_far) :]
 
 
+def _follow(watch: "select.poll", sock: socket.socket, what: int) -> None:
+    """Watch for that; for nothing at all, or a side that hung up would be told without end."""
+    if what:
+        watch.register(sock, what)
+    else:
+        try:
+            watch.unregister(sock)
+        except KeyError:
+            pass
+
+
+GONE = select.POLLERR | select.POLLNVAL
 WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 

@@ -11,6 +11,7 @@ says so, so that the log is read there as it was read here.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from typing import Any, BinaryIO, Dict
@@ -19,6 +20,8 @@ from .. import journal
 from ..logs.log import Log, Record
 from ..naming import safe_name
 
+KEPT = "kept"
+"""The file in the home that is locked meanwhile, and is not empty once all was written."""
 KEEP_BYTES = 64 << 20
 """Of the end of each log."""
 CHUNK = 1 << 20
@@ -29,8 +32,48 @@ OF_AN_ORDER = ("attempt", "node", "task", "index", "number", "incarnation", "goa
 """What is sent: all else is secret, or says something of this host only (paths)."""
 
 
+def fetched(home: str = ".") -> bool:
+    """Whether all was written to somebody once."""
+    try:
+        return os.stat(os.path.join(home, KEPT)).st_size > 0
+    except OSError:
+        return False
+
+
+def being_fetched(home: str = ".") -> bool:
+    """Whether somebody reads it just now."""
+    try:
+        fd = os.open(os.path.join(home, KEPT), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
 def keep(home: str, out: BinaryIO) -> int:
-    """Write all that is there. The agent of that home may run."""
+    """Write all that is there. The agent of that home may run; it waits for this before it leaves.
+
+    Raises OSError.
+    """
+    if not os.path.isdir(home):
+        _write(home, out)
+        return 0
+    fd = os.open(os.path.join(home, KEPT), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        _write(home, out)
+        os.pwrite(fd, b"1", 0)
+    finally:
+        os.close(fd)
+    return 0
+
+
+def _write(home: str, out: BinaryIO) -> None:
     known = journal.read(os.path.join(home, "journal"))
     for name, record in known.get("attempt", {}).items():
         folder = safe_name(name)
@@ -40,7 +83,6 @@ def keep(home: str, out: BinaryIO) -> int:
             _send_log(out, folder, path)
     _say(out, {"end": True})
     out.flush()
-    return 0
 
 
 def _plain(record: Dict[str, Any]) -> Dict[str, Any]:

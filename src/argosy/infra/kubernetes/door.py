@@ -1,4 +1,4 @@
-"""The listener for agents that dial out (agent/dial.py): TLS, and nothing but the agent protocol.
+"""The listener for agents that dial out (agent/pod/dial.py): TLS, and only the agent protocol.
 
 Each agent keeps one connection open, its door, by which it is asked for streams. It shows the token
 of its lease, which is made from our key, so no list of tokens is kept; a token is good as long as
@@ -14,13 +14,13 @@ import itertools
 import json
 import logging
 import os
-import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from argosy.errors import InfraError, Unreachable
+from argosy.infra.kubernetes.cluster.client import keep_alive
 from argosy.infra.stream import READ_AHEAD, Lines
 from argosy.model.ids import LeaseId
 
@@ -30,13 +30,18 @@ FIRST_LINE_MAX: Final = 4096  # bytes
 SHUTDOWN_SECONDS: Final = 5.0  # for the other side to take its end of a stream
 STREAM_SECONDS: Final = 10.0  # from the question to the stream
 GOOD: Final = (2020, 2070)  # years of the certificate: a clock of a pod may be wrong
-KEEP_ALIVE: Final = (
-    (socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3),
+TURNED_AWAY: Final = (
+    TimeoutError, ValueError, AttributeError, TypeError, RecursionError, ConnectionError,
+    ssl.SSLError,
 )  # fmt: skip
 
 
 class DialedStream(Lines):
     """A stream that an agent has opened to us."""
+
+    def abort(self) -> None:
+        """End it at once."""
+        self._writer.transport.abort()
 
     async def close(self) -> None:
         """End the stream; may be repeated."""
@@ -122,6 +127,10 @@ class Door:
                 code="kubernetes/no-agent",
                 retry=1.0,
             ) from error
+        except asyncio.CancelledError:
+            if coming.done() and not coming.cancelled():  # it came, and nobody will have it
+                coming.result().abort()
+            raise
         finally:
             self._asked.pop((lease, number), None)
 
@@ -152,17 +161,15 @@ class Door:
                 line = await reader.readline()
             said = json.loads(line) if len(line) <= FIRST_LINE_MAX else {}
             lease = LeaseId(str(said.get("door") or said.get("lease") or ""))
-            known = hmac.compare_digest(self.token(lease), str(said.get("token")))
+            shown = str(said.get("token")).encode("utf-8", "surrogatepass")
+            known = hmac.compare_digest(self.token(lease).encode(), shown)
             if not known or not any(lives(lease) for lives in self.living):
                 raise ValueError("no token of a lease that is there")
-        except (TimeoutError, ValueError, AttributeError, ConnectionError, ssl.SSLError) as error:
+        except TURNED_AWAY as error:
             LOG.info("turned away: %s", error)
             writer.transport.abort()
             return
-        sock = writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEP_ALIVE:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        keep_alive(writer.get_extra_info("socket"))
         if "door" in said:
             await self._stand(lease, reader, writer)
             return

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from argosy.errors import ArgosyError, CapacityError, Unreachable
+from argosy.errors import ArgosyError, CapacityError, InfraError, Unreachable
 from argosy.infra.api import Health, HostRef, HostView, Stream
 from argosy.infra.kubernetes import marks
 from argosy.infra.kubernetes.claims import Claims
@@ -27,7 +28,7 @@ from argosy.infra.kubernetes.cluster.sight import FIRST_LIST_SECONDS, Sight
 from argosy.infra.kubernetes.config import ContextConfig
 from argosy.infra.kubernetes.door import Door
 from argosy.infra.kubernetes.facts import offers
-from argosy.infra.kubernetes.facts.cards import Card
+from argosy.infra.kubernetes.facts.cards import Card, cards_of_pod
 from argosy.infra.kubernetes.facts.seen import seen
 from argosy.infra.kubernetes.kept import Kept, Reader
 from argosy.infra.kubernetes.manifests import compose, export, scripts
@@ -48,6 +49,7 @@ from argosy.model.observed import Look, SeenLease, SeenState
 from argosy.model.plan import Offer
 from argosy.model.volumes import Volume
 
+LOG: Final = logging.getLogger("argosy.infra.kubernetes")
 ATTACH_SECONDS: Final = 15.0
 DIAL_SECONDS: Final = 10.0  # that an attach waits for an agent which is to dial in
 NOISE_MAX: Final = 1 << 16  # bytes before the first word of a stream
@@ -85,7 +87,6 @@ class Kubernetes:
         self._objects = Objects(self._cluster, self._sight, server)
         self._wide = Wide(self._objects, self._sight, server, settings.agent)
         self._claims = Claims(self._cluster, self._objects, server)
-        self._cards: dict[LeaseId, int] = {}
         own = hashlib.sha256(self.name.encode()).hexdigest()[:16]
         folder = settings.home / "infra" / "kubernetes" / own  # a context's name may hold any sign
         self._kept = Kept(folder / "kept", settings.reader)
@@ -94,6 +95,7 @@ class Kubernetes:
             settings.door.living.append(self._living)
         self._pods = Pods(self._cluster, self._sight, self._objects, self._kept, settings.door)
         self._used = folder / "used"
+        self._noted = False  # in this life, that something may be there
         self._wakes_on = wakes_on or frozenset()
         self._dormant = wakes_on is not None and not self._used.exists()
 
@@ -122,8 +124,6 @@ class Kubernetes:
             await self._refuse_what_never_fits(request.placement.need)
             uid = await self._wide.ensure(request)
             await self._let_in(request, uid)
-            card = request.placement.accelerator
-            self._cards[request.lease] = card.count if card is not None else 0
             await self._pods.ensure(compose.pod(request, await self._pod_settings(request)))
         except Refused as error:
             raise self._cluster.translated(error, f"make the pod of {request.node}") from error
@@ -150,19 +150,26 @@ class Kubernetes:
         began = self._settings.now()
         if self._dormant:
             return Look(self.name, began)
-        if self._settings.door is not None:
-            await self._settings.door.open()
+        await self._open_door()
         kinds = ("pods", "configmaps", "services")
         pods, anchors, services = await asyncio.gather(*map(self._sight.mine, kinds))
         ready = (pods.current, anchors.current, services.current)
+        if pods.items:
+            await self._sight.nodes()  # whether a node is ready decides what an end means
         leases = [seen(pod, node_ready=self._sight.node_ready(pod)) for pod in pods.items.values()]
         for anchor in anchors.items.values():
             lease = marks.lease_of(anchor)
             if lease is not None:
                 leases.append(SeenLease(lease, SeenState.UP))
-        if any(one.host and one.state is SeenState.UP for one in leases):
-            await self._sight.nodes()  # whether a node is ready decides what an end means
         return Look(self.name, began, tuple(leases), blind_all=not all(ready))
+
+    async def _open_door(self) -> None:
+        """Let agents dial in. Where that cannot be, they are attached by exec."""
+        if self._settings.door is not None:
+            try:
+                await self._settings.door.open()
+            except InfraError as error:
+                LOG.warning("%s", error.text)
 
     async def attach(self, host: HostRef) -> Stream:
         """A stream to the agent in that pod; of one that is gone, to one that has its logs. Raises
@@ -189,7 +196,8 @@ class Kubernetes:
 
     def gpu_indices(self, lease: LeaseId) -> tuple[int, ...]:
         """The cards of a lease, as its pod numbers them: there are no others in it."""
-        return tuple(range(self._cards.get(lease, 0)))
+        pods = (pod for pod in self._sight.known("pods") if marks.lease_of(pod) == lease)
+        return tuple(range(sum(map(cards_of_pod, pods))))
 
     def balanced_addresses(self, group: GroupId) -> Mapping[TaskName, str]:
         """The addresses of the group's balanced tasks: those of their services."""
@@ -315,9 +323,9 @@ class Kubernetes:
 
     async def _wake(self) -> None:
         """From now on it is looked at, by every later life too."""
-        if self._dormant:
+        if not self._noted:
             await asyncio.to_thread(_touch, self._used)
-            self._dormant = False
+            self._noted, self._dormant = True, False
         await self._cluster.open()
 
     async def _refuse_what_never_fits(self, need: Need) -> None:

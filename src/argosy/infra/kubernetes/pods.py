@@ -50,6 +50,8 @@ class Pods:
         Raises Refused.
         """
         mine = await self._sight.mine("pods")
+        if not mine.current and mine.trouble is not None:
+            raise mine.trouble
         wrong = [
             (name, good)
             for name, good in ((marks.pod_name(lease), good) for lease, good in healthy.items())
@@ -65,15 +67,18 @@ class Pods:
 
     async def release(self, name: str) -> None:
         """Its logs come here, its name goes to whom it belongs now, then it is deleted."""
-        there = (await self._sight.mine("pods")).items.get(name)
+        mine = await self._sight.mine("pods")
+        there = mine.items.get(name)
+        if there is None and not mine.current:
+            there = await self._objects.find("pods", name)
         if there is not None:
             running = (there.get("status") or {}).get("phase") == "Running"
             if running and self._sight.node_ready(there) is not False:
                 await self._keep_logs(name)
             await self._objects.label(name, {marks.LIVE: None, marks.HEALTHY: None})
             await self._hand_name_on(there)
-            if any(one["name"] == scripts.DIAL_VOLUME for one in there["spec"]["volumes"]):
-                await self._objects.delete("secrets", name)
+        if self._door is not None:
+            await self._objects.delete("secrets", name)
         await self._objects.delete("pods", name)
         self._undialed.pop(name, None)
 

@@ -77,10 +77,13 @@ class Wide:
 
     async def release(self, group: GroupId) -> None:
         """Ask for the end of all of it, the anchor last: what it owns goes with it in any case."""
+        state = self._states.setdefault(group, _State())
+        async with state.lock:
+            state.uid = ""
+            if await self._objects.find("configmaps", marks.anchor_name(group)) is not None:
+                names = await self._objects.names_of(group, "services")
+                named = [("services", name) for name in names]
+                named.append(("secrets", marks.secret_name(group)))
+                await asyncio.gather(*(self._objects.delete_of(group, *one) for one in named))
+                await self._objects.delete_of(group, "configmaps", marks.anchor_name(group))
         self._states.pop(group, None)
-        if await self._objects.find("configmaps", marks.anchor_name(group)) is None:
-            return
-        named = [("services", name) for name in await self._objects.names_of(group, "services")]
-        named.append(("secrets", marks.secret_name(group)))
-        await asyncio.gather(*(self._objects.delete_of(group, *one) for one in named))
-        await self._objects.delete("configmaps", marks.anchor_name(group))

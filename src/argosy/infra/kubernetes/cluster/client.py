@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 SECONDS: Final = 15.0  # for one request
 UNAUTHORIZED: Final = 401
 CONNECT_SECONDS: Final = 10.0
-EVENT_MAX: Final = 8 << 20  # bytes of one event of a watch
+MESSAGE_MAX: Final = 8 << 20  # bytes of one message of an exec stream
+KEEP_ALIVE: Final = (
+    (socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3),
+    (socket.TCP_USER_TIMEOUT, 30_000),
+)  # fmt: skip
 MERGE: Final = "application/merge-patch+json"
 OWN_NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 DEFAULT_NAMESPACE: Final = "default"
@@ -133,12 +138,12 @@ class Cluster:
             async with asyncio.timeout(SECONDS):
                 session, url, headers = await self._ready(path)
                 # aiohttp turns http(s) into ws(s).
-                socket = await session.ws_connect(
+                stream = await session.ws_connect(
                     url,
                     params=query,
                     headers=headers,
                     protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"),
-                    max_msg_size=EVENT_MAX,
+                    max_msg_size=MESSAGE_MAX,
                     **self._tls(),
                 )
         except aiohttp.WSServerHandshakeError as error:
@@ -147,7 +152,8 @@ class Cluster:
             raise Refused(error.status, "", f"{said} (HTTP {error.status})") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise no_answer(self.infra, error) from error
-        return ExecStream(socket)
+        keep_alive(stream.get_extra_info("socket"))
+        return ExecStream(stream)
 
     def in_namespace(self, what: str, name: str = "") -> str:
         """The path of the core objects of a kind in our namespace, or of one."""
@@ -248,6 +254,14 @@ def _own_namespace() -> str:
         return Path(OWN_NAMESPACE).read_text(encoding="utf-8").strip()
     except OSError:
         return DEFAULT_NAMESPACE
+
+
+def keep_alive(sock: Any) -> None:
+    """Let a connection break that is silent because nobody is there: a laptop that slept, say."""
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEP_ALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _library() -> tuple[Any, Any]:

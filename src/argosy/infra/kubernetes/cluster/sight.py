@@ -63,12 +63,12 @@ class Sight:
         return list(watched.items.values()) if watched is not None else []
 
     def node_ready(self, pod: Json) -> bool | None:
-        """Whether the node that it is on is ready; None where that cannot be seen."""
+        """Whether the node that it is on is there and ready; None where that cannot be seen."""
         nodes = self._watches.get("nodes")
         if nodes is None or not nodes.current:
             return None
         node = nodes.items.get(marks.node_of(pod))
-        return node.ready if node is not None else None
+        return node is not None and bool(node.ready)
 
     async def close(self) -> None:
         """Watch no more."""

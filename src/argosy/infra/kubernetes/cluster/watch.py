@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from argosy.errors import ArgosyError
+from argosy.errors import ArgosyError, InfraError
 from argosy.infra.kubernetes.cluster.client import Cluster, Json
 from argosy.infra.kubernetes.cluster.failures import Refused
 
@@ -101,13 +101,20 @@ class Watched:
                 await self._failed(self._cluster.translated(error, "show its objects"))
             except ArgosyError as error:
                 await self._failed(error)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                # An object that nobody expected must not end the watch.
+                LOG.exception("watch-failed")
+                self._version = ""
+                await self._failed(
+                    InfraError(f"{self._cluster.infra} shows what is not understood: {error!r}")
+                )
 
     async def _failed(self, error: ArgosyError) -> None:
         self._failures += 1
         self.trouble = error
         # One watch that breaks is no news: the next begins at once.
         if self._failures > 1 and self.current:
-            self.current = False
+            self.current, self._version = False, ""  # a list shows at once that it is back
             LOG.warning("%s", error.text)
             self._changed()
         if self._failures > 1 or not self.current:

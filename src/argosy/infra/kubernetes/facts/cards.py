@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from argosy.infra.card_names import card_name
 from argosy.infra.kubernetes.facts.card_table import (
@@ -22,6 +22,7 @@ from argosy.infra.kubernetes.facts.card_table import (
     PINNED,
     ROWS,
 )
+from argosy.infra.kubernetes.marks import CONTAINER
 
 # Slices of a card, as resources of their own or (where all slices of a node are alike) as products.
 MIG_RESOURCE: Final = re.compile(r"nvidia\.com/(mig-[0-9cg.]+?\.([0-9]+)gb(?:\.me)?)")
@@ -51,6 +52,17 @@ def cards_of(labels: Mapping[str, str], amounts: Mapping[str, str]) -> dict[Card
             card = _card(resource, labels)
             found[card] = found.get(card, 0) + int(amount)
     return found
+
+
+def cards_of_pod(pod: Mapping[str, Any]) -> int:
+    """How many cards our container of a pod has."""
+    return sum(
+        int(amount)
+        for one in pod["spec"]["containers"]
+        if one["name"] == CONTAINER
+        for resource, amount in ((one.get("resources") or {}).get("limits") or {}).items()
+        if is_card(resource)
+    )
 
 
 def is_card(resource: str) -> bool:

@@ -62,7 +62,7 @@ GATED: Final = "SchedulingGated"  # something else, such as a quota of the clust
 def seen(pod: Pod, *, node_ready: bool | None) -> SeenLease:
     """The lease of one of our pods.
 
-    `node_ready`: of the node that it is on; None where there is no such node, or none to be seen.
+    `node_ready`: of the node that it is on, which may be gone; None where that cannot be seen.
     """
     lease = lease_of(pod)
     assert lease is not None, "only what bears the mark is asked for"
@@ -95,7 +95,8 @@ def leaving(pod: Pod) -> str:
 
 def _given_up(pod: Pod, *, node_ready: bool | None) -> bool:
     """The cluster deletes it on a node that cannot say that it has ended."""
-    if node_ready or not pod["metadata"].get("deletionTimestamp") or not node_of(pod):
+    deleted = pod["metadata"].get("deletionTimestamp")
+    if node_ready is not False or not deleted or not node_of(pod):
         return False
     condition = _condition(pod.get("status") or {}, "DisruptionTarget")
     return condition is not None and condition.get("reason") in GIVEN_UP

@@ -270,7 +270,6 @@ def _environment(request: LeaseRequest, settings: PodSettings) -> list[Json]:
         {"name": "ARGOSY_SERVER_ID", "value": settings.server},
         *({"name": key, "value": value} for key, value in dial.items() if settings.dial),
         {"name": "ARGOSY_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        {"name": "ARGOSY_POD_GRACE", "value": f"{request.grace:g}"},
     ]
 
 
