@@ -53,13 +53,14 @@ def end_home(home: Path) -> list[str]:
     and killed.
     """
     _end(home / "server.json")
-    for file in home.glob("infra/**/agent.json"):  # what the server started at last, too
-        _end(file)
-    left = of_home(home)
     deadline = time.monotonic() + END_SECONDS
-    while left and time.monotonic() < deadline:
-        time.sleep(STEP)
+    while True:
+        for file in home.glob("infra/**/agent.json"):  # what the server started at last, too
+            _end(file)
         left = of_home(home)
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(STEP)
     _kill(left)
     return left
 
