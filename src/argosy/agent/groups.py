@@ -21,6 +21,7 @@ from .naming import safe_name
 from .net import balance, host, isolated, machine, names, network, supervisor, trial
 from .pod import container
 from .processes import folder as folders
+from .processes.locks import locked
 
 Ready = Callable[[Optional[str]], None]
 """Called with None when the network is there, else with what went wrong."""
@@ -342,7 +343,7 @@ def in_use(path: str) -> bool:
             home = json.load(file)["home"]
     except (OSError, ValueError, KeyError):
         return False
-    if locked_by_agent(home):
+    if locked(os.path.join(home, "agent.lock")):
         return True
     attempts = os.path.join(home, "attempts")
     try:
@@ -357,23 +358,6 @@ def in_use(path: str) -> bool:
     except OSError:
         pass
     return False
-
-
-def locked_by_agent(home: str) -> bool:
-    """Whether an agent lives in that home."""
-    import fcntl
-
-    try:
-        fd = os.open(os.path.join(home, "agent.lock"), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import fcntl
 import os
 import time
 
+from ..processes.locks import locked
 from . import record
 from .sweep import Sweep, start_of
 
@@ -81,20 +82,5 @@ class Watchdog:
                 time.sleep(POLL_S)
             if now >= self._idle_at:
                 self._idle_at = now + IDLE_S
-                if _agent_is_gone() and not self._sweep.living():
+                if not locked("agent.lock") and not self._sweep.living():
                     return
-
-
-def _agent_is_gone() -> bool:
-    """Whether nobody holds the lock that an agent holds for life."""
-    try:
-        fd = os.open("agent.lock", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(fd)

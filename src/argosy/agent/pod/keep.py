@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Dict
 from .. import journal
 from ..logs.log import Log, Record
 from ..naming import safe_name
+from ..processes.locks import locked
 
 KEPT = "kept"
 """The file in the home that is locked meanwhile, and is not empty once all was written."""
@@ -42,17 +43,7 @@ def fetched(home: str = ".") -> bool:
 
 def being_fetched(home: str = ".") -> bool:
     """Whether somebody reads it just now."""
-    try:
-        fd = os.open(os.path.join(home, KEPT), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
+    return locked(os.path.join(home, KEPT))
 
 
 def keep(home: str, out: BinaryIO) -> int:
