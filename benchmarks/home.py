@@ -115,6 +115,10 @@ def group_text(name: str, marks: Marks, extra: str = "") -> str:
     """A group of one task for each marker; `extra` is added to each task."""
     lines = [f"name: {name}", "execution: parallel"]
     for one in marks.names:
-        command = " ".join(marks.argv(one))
-        lines += ["---", f"name: {one}", f"run: exec {command}", *extra.splitlines()]
+        lines += [
+            "---",
+            f"name: {one}",
+            f"run: {json.dumps(marks.script(one))}",
+            *extra.splitlines(),
+        ]
     return "\n".join(lines) + "\n"

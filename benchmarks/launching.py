@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 
 import peers
 from home import Home, group_text
-from marks import FIVE, Marks, now
+from marks import FIVE, Marks, ShellMarks, now
 from measure import Budget, Options, Ratio, Row, Spread, alone, interleaved, load
 
 NETWORKS = ("host", "isolated")
@@ -24,11 +24,17 @@ BUDGETS_HUNDRED = {
     "launch": Budget("<= 1.0 s; <= 1x supervisord", 1.0, ratio=Ratio("supervisord", 1.0, 1.5)),
     "stop": Budget("<= 1.0 s", 1.0),
 }
+BUDGETS_INTERPRETERS = {
+    "launch": Budget("<= 2x bare Popen", ratio=Ratio("bare Popen", 2.0, 1.5)),
+    "stop": Budget("<= 1.0 s", 1.0),
+}
 
 
-def launched(home: Home, network: str, names: tuple[str, ...]) -> tuple[float, float]:
+def launched(
+    home: Home, network: str, names: tuple[str, ...], kind: type[Marks] = Marks
+) -> tuple[float, float]:
     """Seconds from the request to the last marker, and from `cancel` to the group's end."""
-    marks = Marks(home.folder, names)
+    marks = kind(home.folder, names)
     file = home.file("group", group_text("group", marks))
     began = now()
     group = home.launch(file, network=network)
@@ -82,28 +88,39 @@ def first(options: Options) -> Iterator[Row]:
 
 
 def hundred(options: Options) -> Iterator[Row]:
-    """A hundred nodes: launch, and stop."""
+    """A hundred nodes whose programs are shells: launch, and stop."""
+    yield from _hundred(options, ShellMarks, "", BUDGETS_HUNDRED)
+
+
+def hundred_interpreters(options: Options) -> Iterator[Row]:
+    """A hundred nodes whose programs are Python's, most of which is the start of the programs."""
+    yield from _hundred(options, Marks, " of Python", BUDGETS_INTERPRETERS)
+
+
+def _hundred(
+    options: Options, kind: type[Marks], of: str, budgets: dict[str, Budget]
+) -> Iterator[Row]:
     found: dict[str, list[tuple[float, float]]] = {}
-    with Home() as home, closing(peers.Supervisord(home.folder, HUNDRED)) as watched:
+    with Home() as home, closing(peers.Supervisord(home.folder, HUNDRED, kind)) as watched:
         contestants: dict[str, Callable[[], tuple[float, float]]] = {
-            "host": lambda: launched(home, "host", HUNDRED),
-            "isolated": lambda: launched(home, "isolated", HUNDRED),
-            "bare Popen": lambda: peers.popen(home.folder, HUNDRED),
+            "host": lambda: launched(home, "host", HUNDRED, kind),
+            "isolated": lambda: launched(home, "isolated", HUNDRED, kind),
+            "bare Popen": lambda: peers.popen(home.folder, HUNDRED, kind),
             "supervisord": lambda: (watched.start(), watched.stop()),
         }
         launched(home, "host", FIVE)
         for _ in range(options.rounds(5)):
             for name, contestant in contestants.items():
                 found.setdefault(name, []).append(contestant())
-    for place, what in enumerate(BUDGETS_HUNDRED):
+    for place, (what, budget) in enumerate(budgets.items()):
         spreads = {name: Spread(tuple(v[place] for v in values)) for name, values in found.items()}
         beside = {name: one for name, one in spreads.items() if name not in NETWORKS}
         for network in NETWORKS:
-            told = f"100 nodes: {what}, {network} network"
-            yield Row(told, spreads[network], "s", BUDGETS_HUNDRED[what], beside, load())
+            told = f"100 nodes{of}: {what}, {network} network"
+            yield Row(told, spreads[network], "s", budget, beside, load())
 
 
-LINES = (five, first, hundred)
+LINES = (five, first, hundred, hundred_interpreters)
 
 if __name__ == "__main__":
     alone(LINES, __doc__)

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -63,9 +64,9 @@ def end(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
-def popen(folder: Path, names: tuple[str, ...]) -> tuple[float, float]:
+def popen(folder: Path, names: tuple[str, ...], kind: type[Marks] = Marks) -> tuple[float, float]:
     """Bare Popen: seconds until all have listened, seconds until all have ended."""
-    marks = Marks(folder, names)
+    marks = kind(folder, names)
     began = now()
     programs = [
         subprocess.Popen(
@@ -103,10 +104,10 @@ def honcho(folder: Path, names: tuple[str, ...]) -> float:
 class Supervisord:
     """A warm supervisord with one group of programs, spoken to as `supervisorctl` does."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
-        self.folder, self.names = folder / "supervisord", names
+    def __init__(self, folder: Path, names: tuple[str, ...], kind: type[Marks] = Marks) -> None:
+        self.folder, self.names = folder / f"supervisord-{kind.__name__}", names
         self.folder.mkdir()
-        self.marks = Marks(self.folder, names)
+        self.marks = kind(self.folder, names)
         port = free_port()
         (self.folder / "supervisord.conf").write_text(self._conf(port))
         self.process = subprocess.Popen(
@@ -139,7 +140,7 @@ class Supervisord:
         ]  # fmt: skip
         for name in self.names:
             lines += [
-                f"[program:{name}]", "command=" + " ".join(self.marks.argv(name)),
+                f"[program:{name}]", "command=" + shlex.join(self.marks.argv(name)),
                 "autostart=false", "autorestart=true", "startsecs=0", "startretries=100",
             ]  # fmt: skip
         return "\n".join(lines) + "\n"
