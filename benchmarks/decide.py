@@ -2,11 +2,13 @@
 
     python benchmarks/decide.py [--rounds 30]
 
-"quiet": everything is as the record says. "news": one node reports that it became RUNNING.
-"create": all capacity is there, and every node gets its first attempt. Once in a gang's life, and
-without a budget: "start", all are READY and the barrier opens; "end", all have succeeded.
-Milliseconds of CPU time: median, and the middle half of the rounds. Budgets: 0.2 ms for 10 nodes,
-1.5 ms for 100, 80 ms for 5,000; near linear.
+"quiet": everything is as the record says. "news": one node reports that it became RUNNING. The
+others stand once in a gang's life, and something changes for each of its nodes: "acquire", the
+plan is there, and every node gets its lease; "create", all capacity is there, and every node gets
+its first attempt; "start", all are READY and the barrier opens; "runs", all say that they run;
+"end", all have succeeded; "cancel", the user ends what runs. Milliseconds of CPU time: the best
+round, which others on the machine disturb least, the median, and the middle half. Budgets, of the
+median: 0.2 ms for 10 nodes, 1.5 ms for 100, 80 ms for 5,000; near linear.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
@@ -32,6 +35,7 @@ from argosy.testing.builders import (
     a_plan,
     a_running_group,
     a_task,
+    an_intent,
     an_observed,
     seen_lease,
     well,
@@ -54,11 +58,15 @@ def news(nodes: int) -> tuple[Group, Observed]:
     return group, well(group).saying("task0-0", Stage.RUNNING).observed()
 
 
+def acquire(nodes: int) -> tuple[Group, Observed]:
+    """The planner has answered, and nothing was asked for yet."""
+    group = decide(a_group(*tasks(nodes)), an_observed(), NOW, LIMITS).group
+    return group, an_observed(answer=a_plan(group))
+
+
 def create(nodes: int) -> tuple[Group, Observed]:
     """The capacity of every node was seen, and nothing runs there yet."""
-    group = decide(a_group(*tasks(nodes)), an_observed(), NOW, LIMITS).group
-    planned = an_observed(answer=a_plan(group))
-    group = decide(group, planned, NOW, LIMITS).group
+    group = decide(*acquire(nodes), NOW, LIMITS).group
     seen = tuple(seen_lease(lease) for lease in group.leases)
     return group, an_observed(looks=[Look("local", NOW, seen)])
 
@@ -67,12 +75,7 @@ def end(nodes: int) -> tuple[Group, Observed]:
     """Every program has ended well, and nobody has heard of it."""
     group = decide_once(a_running_group(*tasks(nodes)))
     seen = well(group).observed()
-    done = {"stage": Stage.ENDED, "outcome": Outcome.SUCCEEDED, "exit_code": 0}
-    reports = {
-        lease: replace(report, attempts=tuple(replace(one, **done) for one in report.attempts))
-        for lease, report in seen.reports.items()
-    }
-    return group, replace(seen, reports=reports)
+    return group, saying(seen, stage=Stage.ENDED, outcome=Outcome.SUCCEEDED, exit_code=0)
 
 
 def start(nodes: int) -> tuple[Group, Observed]:
@@ -81,19 +84,42 @@ def start(nodes: int) -> tuple[Group, Observed]:
     return group, well(group).observed()
 
 
+def runs(nodes: int) -> tuple[Group, Observed]:
+    """Every program was told to start, and its agent says that it runs."""
+    group = decide(*start(nodes), NOW, LIMITS).group
+    return group, saying(well(group).observed(), stage=Stage.RUNNING, healthy=True)
+
+
+def cancel(nodes: int) -> tuple[Group, Observed]:
+    """Everything runs, and the user has had enough."""
+    group = decide_once(a_running_group(*tasks(nodes)))
+    return replace(group, intents=(an_intent(),)), well(group).observed()
+
+
 CASES: dict[str, Callable[[int], tuple[Group, Observed]]] = {
     "quiet": quiet,
     "news": news,
+    "acquire": acquire,
     "create": create,
     "start": start,
+    "runs": runs,
     "end": end,
+    "cancel": cancel,
 }
-WITHIN_BUDGET = ("quiet", "news", "create")  # the others have none
 
 
 def tasks(nodes: int) -> list:  # type: ignore[type-arg]
     """Five tasks that share the nodes."""
     return [a_task(f"task{index}", nodes // TASKS) for index in range(TASKS)]
+
+
+def saying(seen: Observed, **facts: Any) -> Observed:
+    """The same, but every agent says that of its attempts."""
+    reports = {
+        lease: replace(report, attempts=tuple(replace(one, **facts) for one in report.attempts))
+        for lease, report in seen.reports.items()
+    }
+    return replace(seen, reports=reports)
 
 
 def decide_once(group: Group) -> Group:
@@ -122,19 +148,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args().rounds
     missed = 0
-    print(f"{'nodes':>6} {'case':6} {'median ms':>10} {'middle half':>16} {'budget':>7}  us/node")
+    print(f"{'nodes':>6} {'case':8} {'best ms':>8} {'median':>8} {'middle half':>16} {'budget':>7}")
     for nodes, budget in BUDGET_MS.items():
         for name, case in CASES.items():
             group, seen = case(nodes)
             found = measured(group, seen, rounds if nodes <= 100 else max(5, rounds // 5))
             median = statistics.median(found)
             low, _, high = statistics.quantiles(found, n=4)
-            over = name in WITHIN_BUDGET and median > budget * MARGIN
+            over = median > budget * MARGIN
             missed += over
             spread = f"{low:.3f}-{high:.3f}"
             print(
-                f"{nodes:6d} {name:6} {median:10.3f} {spread:>16} {budget:7g}"
-                f"  {median / nodes * 1000:.1f}{'  MISSED' if over else ''}",
+                f"{nodes:6d} {name:8} {min(found):8.3f} {median:8.3f} {spread:>16} {budget:7g}"
+                f"{'  MISSED' if over else ''}",
                 flush=True,
             )
     return 1 if missed else 0

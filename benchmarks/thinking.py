@@ -28,11 +28,11 @@ BUDGET_SIMULATED = Budget(">= 3,000/s and core", least=3000.0)
 
 
 def deciding(options: Options) -> Iterator[Row]:
-    """One decision about 10, 100 and 5,000 nodes: nothing or one thing is new, or it is the one
-    that makes every node's first attempt."""
+    """One decision about 10, 100 and 5,000 nodes: nothing or one thing is new, or something is
+    for every node."""
     for nodes, most in decide.BUDGET_MS.items():
-        for name in decide.WITHIN_BUDGET:
-            group, seen = decide.CASES[name](nodes)
+        for name, case in decide.CASES.items():
+            group, seen = case(nodes)
             rounds = options.rounds(30 if nodes <= 100 else 6)
             found = Spread(tuple(decide.measured(group, seen, rounds)))
             budget = Budget(f"<= {most:g} ms", most)

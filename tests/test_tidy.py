@@ -27,7 +27,7 @@ FOLDER_MODULES: Final = 12
 
 FOLDERS_LARGER: Final[Mapping[str, int]] = {
     # One program in one file of its own, in which a deeper path costs start time at each launch.
-    "agent": 28,
+    "agent": 15,
     # A command each.
     "cli/commands": 16,
     # The loop, and an object each for what it keeps beside groups.
@@ -73,10 +73,12 @@ PRINTS: Final[Mapping[str, str]] = {
 }
 CATCH_ALL: Final[Mapping[str, str]] = {
     "agent/child.py _work": "a forked child: its error is its answer",
-    "agent/guests.py _become": "a forked child: its error is its last word",
+    "agent/attempt/guests.py _become": "a forked child: its error is its last word",
     "agent/loop.py _call": "one failing callback must not end the loop of a host",
     "agent/net/linux/inside.py answer": "a forked child: its error is its answer",
+    "agent/pod/container.py _become": "a forked child: its error is its last word",
     "agent/processes/launcher.py _program": "a forked child: its error is its last word",
+    "control/actuator.py _acquire": "an infra's mistake is a refusal that people see",
     "cli/address.py shell_complete": "completion never disturbs a command line",
     "cli/following.py _read": "carried over to the thread that shows it",
     "cli/main.py run": "the last resort: an error gets a code and a hint",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import signal
@@ -193,6 +194,28 @@ class Agent:
     def id(self, name: str) -> str:
         """A test's own name for an attempt, made unique."""
         return f"{self.word}-{name}"
+
+    def claim(self, name: str) -> list[str]:
+        """The lines of the claim of its program: exit status, boot id, wrapper, program."""
+        return (self.home / "attempts" / self.id(name) / "claim").read_text().splitlines()
+
+    def wrapper(self, name: str) -> int:
+        """The pid of its wrapper."""
+        return int(self.claim(name)[2].split()[0])
+
+    def processes(self, name: str) -> list[int]:
+        """Its wrapper and all that descends from it, as far as it lives."""
+        todo, found = [self.wrapper(name)], []
+        while todo:
+            found.append(todo.pop())
+            with contextlib.suppress(OSError):
+                for task in Path(f"/proc/{found[-1]}/task").iterdir():
+                    todo += [int(kid) for kid in (task / "children").read_text().split()]
+        return found
+
+    def exited(self, name: str) -> bool:
+        """Whether the exit status of its program was written."""
+        return bool(self.claim(name)[0].strip())
 
     def assign(
         self, *orders: tuple[str, int], lease: str = "L1", serial: list[int] | None = None,

@@ -72,8 +72,7 @@ def test_exit_status_survives_kill_9_of_the_agent(agent: Agent, folder: Path) ->
     assert agent.end("B")[:3] == ("failed", None, 15)
     agent.kill()
     (folder / "go").touch()
-    status = next((agent.home / "attempts").glob("*-A")) / "run" / "status"
-    eventually(status.exists)
+    eventually(lambda: agent.exited("A"))
     agent.start()
     assert agent.end("A") == ("failed", 41, None, "exit")
 
@@ -106,17 +105,10 @@ def test_wrapper_killed_9_is_lost_and_the_rest_is_killed(agent: Agent) -> None:
 
 def wrapper_and_programs(agent: Agent, name: str, count: int) -> tuple[int, list[int]]:
     """The wrapper's pid and those of its descendants, once there are so many."""
-    claim = agent.home / "attempts" / agent.id(name) / "run" / "claim"
-    wrapper = int(claim.read_text().splitlines()[1].split()[0])
+    wrapper = agent.wrapper(name)
 
     def look() -> list[int]:
-        todo, found = [wrapper], []
-        while todo:
-            pid = todo.pop()
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                kids = [int(kid) for kid in (task / "children").read_text().split()]
-                found += kids
-                todo += kids
+        found = agent.processes(name)[1:]
         return found if len(found) >= count else []
 
     return wrapper, eventually(look)
@@ -218,7 +210,7 @@ def test_frozen_agent_is_harmless(agent: Agent, folder: Path) -> None:
     agent.run("A", f"while [ ! -e {folder}/go ]; do sleep 0.02; done; exit 6")
     os.kill(agent.pid, signal.SIGSTOP)
     (folder / "go").touch()
-    eventually((agent.home / "attempts" / agent.id("A") / "run" / "status").exists)
+    eventually(lambda: agent.exited("A"))
     os.kill(agent.pid, signal.SIGCONT)
     assert agent.end("A") == ("failed", 6, None, "exit")
 
@@ -250,7 +242,7 @@ def test_restarted_machine_is_lost_unless_a_status_is_there(agent: Agent) -> Non
     agent.kill()
     journal = agent.home / "journal"
     boot = json.loads((agent.home / "agent.json").read_text())["boot_id"]
-    for path in [journal, *(agent.home / "attempts").glob("*/run/claim")]:
+    for path in [journal, *(agent.home / "attempts").glob("*/claim")]:
         path.write_text(path.read_text().replace(boot, "00000000-0000-0000-0000-000000000000"))
     agent.start()
     assert agent.end("A") == ("lost", None, None, "host-restarted")

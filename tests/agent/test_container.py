@@ -65,7 +65,7 @@ class Container(Agent):
     @property
     def agents(self) -> list[int]:
         """The agent, once PID 1 has started it."""
-        return [pid for pid in children(self.first) if b"\0run\0" in command(pid)]
+        return [pid for pid in children(self.first) if name_of(pid) == "argosy-agent"]
 
     def leave(self) -> None:
         """What the kubelet does before it kills."""
@@ -100,6 +100,14 @@ def command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def name_of(pid: int) -> str:
+    """What /proc calls a process; "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 @pytest.fixture

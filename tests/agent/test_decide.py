@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.agent.decide import (
+from argosy.agent.attempt.decide import (
     FENCED,
     End,
     Order,
@@ -19,6 +17,7 @@ from argosy.agent.decide import (
     next_step,
     outcome_of,
 )
+from argosy.agent.records import replace
 
 RUNNING = Seen(running=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import resource
 import signal
@@ -18,6 +17,8 @@ from argosy.agent.processes import folder as folders
 from argosy.agent.processes import tree
 from argosy.agent.processes.execution import Execution, Launcher, Phase
 from argosy.agent.processes.folder import Request
+from argosy.agent.processes.layout import STATUS_BYTES
+from argosy.agent.records import replace
 from tests.agent.rig import DEADLINE, SOURCE, eventually, exists
 
 CODE = (
@@ -143,6 +144,26 @@ def test_forbidden_execution_never_starts(bench: Bench) -> None:
     assert again.adopt(folders.boot_id())
     assert bench.over(again) == "never"
     assert bench.output() == b""
+
+
+def test_forbidden_or_started_but_never_both(bench: Bench) -> None:
+    bench.start("/bin/true", name="warm")
+    for number in range(20):
+        execution = bench.execution(name=f"race-{number}")
+        folders.make(execution.folder, bench.request("/bin/echo", str(number)))
+        bench.launcher.ask(execution.folder)
+        never = folders.forbid(execution.folder)
+        assert folders.forbid(execution.folder) is never
+        assert execution.adopt(folders.boot_id())
+        assert bench.over(execution) == ("never" if never else "exit 0")
+        assert (f"{number}\n".encode() in bench.output().splitlines(True)) is not never
+
+
+def test_a_status_is_there_once_its_full_stop_is(tmp_path: Path) -> None:
+    for text, found in (("\n", None), ("exit 1", None), ("exit 13", None), ("exit 137.", 137)):
+        (tmp_path / "claim").write_text(text.ljust(STATUS_BYTES))
+        status = folders.read_status(str(tmp_path))
+        assert (status and status.code) == found
 
 
 def test_ignored_sigterm_ends_by_sigkill_after_the_grace(bench: Bench) -> None:
@@ -412,8 +433,8 @@ def test_a_pid_that_is_another_process_now_is_left_alone(bench: Bench) -> None:
     try:
         (child,) = eventually(lambda: tree.children(stranger.pid))
         earlier = claim.wrapper.started - 1
-        mistaken = dataclasses.replace(claim.wrapper, pid=stranger.pid, started=earlier)
-        execution.claim = dataclasses.replace(claim, wrapper=mistaken)
+        mistaken = replace(claim.wrapper, pid=stranger.pid, started=earlier)
+        execution.claim = replace(claim, wrapper=mistaken)
         assert execution.processes() == []
         assert execution.signal_all(signal.SIGKILL) == 0
         execution.stop(0.0)

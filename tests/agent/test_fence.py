@@ -46,23 +46,12 @@ def watchdog(agent: Agent) -> int:
     return pids[0] if pids else 0
 
 
-def processes(agent: Agent, name: str) -> list[int]:
-    """The wrapper of an attempt and its descendants."""
-    claim = agent.home / "attempts" / agent.id(name) / "run" / "claim"
-    todo, found = [int(claim.read_text().splitlines()[1].split()[0])], []
-    while todo:
-        found.append(todo.pop())
-        for task in Path(f"/proc/{found[-1]}/task").glob("*/children"):
-            todo += [int(kid) for kid in task.read_text().split()]
-    return found
-
-
 def running(agent: Agent, network: str = "host") -> list[int]:
     """Start a program that spreads; the wrapper, the program and the three that it spread to."""
     agent.run("A", ESCAPES, network=network)
 
     def sleeping() -> list[int]:
-        found = processes(agent, "A")
+        found = agent.processes("A")
         sleeps = [pid for pid in found if command(pid).startswith(b"sleep")]
         return [*found[:1], *sleeps] if len(sleeps) >= 3 else []
 
@@ -109,10 +98,10 @@ def test_the_watchdog_ends_all_when_the_agent_was_killed(fenced: Agent, network:
 def test_it_does_so_when_the_wrapper_was_killed_too(fenced: Agent) -> None:
     """Then it finds sessions and marks (but for what took off both)."""
     fenced.run("A", "(setsid sleep 1000 &); sleep 1001; sleep 1002")
-    wrapper = processes(fenced, "A")[0]
+    wrapper = fenced.processes("A")[0]
 
     def sleeps() -> list[int]:
-        found = [one for one in processes(fenced, "A") if command(one).startswith(b"sleep")]
+        found = [one for one in fenced.processes("A") if command(one).startswith(b"sleep")]
         return found if len(found) == 2 else []
 
     rest = fenced.until(sleeps)
@@ -159,7 +148,7 @@ def test_what_lay_in_the_socket_of_a_frozen_host_undoes_nothing(fenced: Agent) -
 
 def test_what_ended_before_the_fence_ran_out_keeps_its_end(fenced: Agent, folder: Path) -> None:
     fenced.run("A", f"while [ ! -e {folder}/go ]; do sleep 0.02; done; exit 7")
-    pids = processes(fenced, "A")
+    pids = fenced.processes("A")
     fenced.kill()
     killed = boottime()
     (folder / "go").touch()
@@ -239,3 +228,19 @@ def test_a_longer_fence_holds_at_once(fenced: Agent) -> None:
     connected = boottime()
     eventually(lambda: boottime() > connected + 1.5 * FENCE)
     assert all(exists(pid) for pid in pids)
+
+
+def test_a_shorter_fence_is_kept_by_the_agent_itself(fenced: Agent) -> None:
+    """Its watchdog is frozen."""
+    fenced.fence = 100 * FENCE
+    fenced.connect()
+    fenced.fence = FENCE
+    fenced.connect()
+    fenced.until(lambda: fenced.messages[-1].get("fence") == FENCE)
+    pids = running(fenced)
+    dog = eventually(lambda: watchdog(fenced))
+    os.kill(dog, signal.SIGSTOP)
+    try:
+        eventually(lambda: gone(pids), "everything ends")
+    finally:
+        os.kill(dog, signal.SIGCONT)

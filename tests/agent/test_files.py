@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from argosy.agent import environment, files, gpus
-from argosy.agent.guests import Guest, Inside
+from argosy.agent import gpus
+from argosy.agent.attempt import environment, files
+from argosy.agent.attempt.guests import Guest, Inside
 from argosy.agent.loop import Loop
 from argosy.agent.naming import safe_name
 from argosy.agent.processes.folder import Identity, boot_id, identity_of

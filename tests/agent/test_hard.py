@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,8 +31,8 @@ ESCAPES = (
 def test_everything_ends_in_both_network_modes(agent: Agent, network: str) -> None:
     agent.run("A", ESCAPES, network=network)
     eventually(lambda: agent.log("A") == b"up\n")
-    eventually(lambda: len(agent_processes(agent, "A")) >= 5)
-    pids = agent_processes(agent, "A")
+    eventually(lambda: len(agent.processes("A")) >= 5)
+    pids = agent.processes("A")
     ended = agent.stop("A", order={"grace": 0.2}, network=network)
     assert ended[:3] == ("stopped", None, 15)
     assert not any(exists(pid) for pid in pids[1:])
@@ -55,7 +56,7 @@ def test_what_a_killed_wrapper_of_a_node_with_cards_leaves_is_ended(
     agent.ask(op="exec", attempt=agent.id("B"), argv=aside, stdin=False)
 
     def whole(name: str) -> list[int]:
-        found = agent_processes(agent, name)
+        found = agent.processes(name)
         return found if len(found) >= 6 else []
 
     wrapper, *rest = eventually(lambda: whole("A"))
@@ -81,19 +82,6 @@ def aside_of_b() -> list[int]:
     return found
 
 
-def agent_processes(agent: Agent, name: str) -> list[int]:
-    """The wrapper of an attempt and its descendants."""
-    claim = agent.home / "attempts" / agent.id(name) / "run" / "claim"
-    todo = [int(claim.read_text().splitlines()[1].split()[0])]
-    found = []
-    while todo:
-        pid = todo.pop()
-        found.append(pid)
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            todo += [int(kid) for kid in task.read_text().split()]
-    return found
-
-
 def test_isolated_attempt_survives_the_agent_and_keeps_its_exit_code(
     agent: Agent, folder: Path
 ) -> None:
@@ -106,15 +94,15 @@ def test_isolated_attempt_survives_the_agent_and_keeps_its_exit_code(
     assert agent.log("A") == f"a-0.g {address}\n".encode()
     agent.kill()
     (folder / "go").touch()
-    eventually((agent.home / "attempts" / agent.id("A") / "run" / "status").exists)
+    eventually(lambda: agent.exited("A"))
     agent.start()
     assert agent.end("A") == ("failed", 8, None, "exit")
 
 
 def test_isolated_wrapper_killed_9_takes_everything_with_it(agent: Agent) -> None:
     agent.run("A", ESCAPES, network="isolated")
-    eventually(lambda: len(agent_processes(agent, "A")) >= 5)
-    pids = agent_processes(agent, "A")
+    eventually(lambda: len(agent.processes("A")) >= 5)
+    pids = agent.processes("A")
     os.kill(pids[0], signal.SIGKILL)
     assert agent.end("A") == ("lost", None, None, "wrapper-vanished")
     eventually(lambda: not any(exists(pid) for pid in pids))
@@ -156,10 +144,17 @@ def fetch(agent: Agent, address: str) -> str:
 
 
 def fill_up(folder: Path) -> None:
-    """Leave not a block of a file system."""
-    with contextlib.suppress(OSError), open(folder / "fill", "ab", buffering=0) as fill:
-        while True:
-            fill.write(b"x" * 4096)
+    """Leave not a block of a file system, nor what an agent gives back that had just tried to
+    reserve some.
+    """
+    unchanged = 0
+    while unchanged < 5:
+        before = os.statvfs(folder).f_bavail
+        with contextlib.suppress(OSError), open(folder / "fill", "ab", buffering=0) as fill:
+            while True:
+                fill.write(b"x" * 4096)
+        unchanged = 0 if before else unchanged + 1
+        time.sleep(0.01)
     assert os.statvfs(folder).f_bavail == 0
 
 
@@ -396,8 +391,8 @@ def test_ordinary_user(pyz: Path, folder: Path, word: str, network: str) -> None
         agent.start()
         agent.run("A", ESCAPES, network=network)
         eventually(lambda: agent.log("A") == b"up\n")
-        eventually(lambda: len(agent_processes(agent, "A")) >= 5)
-        pids = agent_processes(agent, "A")
+        eventually(lambda: len(agent.processes("A")) >= 5)
+        pids = agent.processes("A")
         argv = ["/bin/sh", "-c", "id -u; hostname"]
         lines = agent.ask(op="exec", attempt=agent.id("A"), argv=argv, stdin=False)
         out = b"".join(base64.b64decode(line["stdout"]) for line in lines if "stdout" in line)
@@ -405,7 +400,7 @@ def test_ordinary_user(pyz: Path, folder: Path, word: str, network: str) -> None
         assert agent.stop("A", order={"grace": 0.2}, network=network)[0] == "stopped"
         assert not any(exists(pid) for pid in pids[1:])
         agent.run("B", "sleep 1000", lease="L2", network=network)
-        os.kill(agent_processes(agent, "B")[0], signal.SIGKILL)
+        os.kill(agent.processes("B")[0], signal.SIGKILL)
         assert agent.end("B") == ("lost", None, None, "wrapper-vanished")
     finally:
         agent.close()

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from argosy.agent import health
+from argosy.agent.attempt import health
 from argosy.agent.logs import search as searching
 from argosy.agent.logs.log import Log
 from argosy.agent.logs.search import PATTERN_MAX, SPARE_S, Search

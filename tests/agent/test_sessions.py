@@ -10,17 +10,15 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from argosy.agent.guests import Entering, Guest, Inside
-from argosy.agent.link import Stream
+from argosy.agent.child import LIVING
+from argosy.agent.door.link import Stream
+from argosy.agent.door.sessions import Get
 from argosy.agent.loop import Loop
-from argosy.agent.sessions import Exec
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 
 SERVE = "exec /usr/bin/env python3 -u -m http.server {port} --bind {address}"
@@ -312,6 +310,55 @@ def test_what_is_sent_before_the_connection_is_there_arrives(agent: Agent) -> No
     wire.close()
 
 
+def test_a_connection_ends_with_its_client(agent: Agent, folder: Path) -> None:
+    """Also one whose other side only talks, and never listens."""
+    code = (
+        "import socket, os; s = socket.create_server((os.environ['ARGOSY_NODE_IPS'], 8127));"
+        "print('up', flush=True); c = s.accept()[0]\n"
+        "try:\n"
+        "  while True: c.sendall(b'x' * 65536)\n"
+        "except OSError: print('gone', flush=True)\n"
+    )
+    agent.run("A", f'{agent.python} -I -S -c "{code}"')
+    eventually(lambda: agent.log("A") == b"up\n")
+    wire = Wire(agent.home, {"op": "forward", "attempt": agent.id("A"), "port": 8127})
+    assert wire.line() == {"ok": True}
+    wire.close()
+    eventually(lambda: agent.log("A") == b"up\ngone\n", "the program hears of it")
+
+
+def test_what_is_no_file_is_not_read(agent: Agent) -> None:
+    """To open a pipe would hold up the agent, and so everybody."""
+    agent.run("A", "mkfifo pipe; touch made; sleep 1000")
+
+    def get(path: str) -> list[dict]:
+        return agent.ask(op="get", attempt=agent.id("A"), path=path)
+
+    eventually(lambda: "error" not in get("made")[0])
+    for path in ("pipe", "/dev/zero"):
+        (refused,) = get(path)
+        assert (refused["error"], "is no file" in refused["text"]) == ("InputError", True)
+
+
+def test_a_folder_whose_client_has_gone_is_not_read(tmp_path: Path) -> None:
+    """All of it would be read in one go, and hold up everybody."""
+    (tmp_path / "large").mkdir()
+    loop = Loop()
+    ours, client = socket.socketpair()
+    place = SimpleNamespace(loop=loop, user=SimpleNamespace(home=str(tmp_path)))
+    attempt = SimpleNamespace(
+        id="A", folder=str(tmp_path), record={"work": str(tmp_path)}, place=place
+    )
+    host = SimpleNamespace(attempts={"A": attempt}, place=place)
+    stream = Stream(loop, ours)
+    got = Get(host, stream, {"attempt": "A", "path": "large"})  # type: ignore[arg-type]
+    client.close()
+    eventually(lambda: loop.once(0.01) or (stream.ended and not LIVING))
+    assert not hasattr(got, "_file")
+    assert not list(tmp_path.glob("get-*.tar"))
+    loop.close()
+
+
 # -- chaos and health ---------------------------------------------------------------------------
 
 
@@ -386,75 +433,3 @@ def test_probe_of_a_long_log_goes_on_where_the_agent_was_killed(agent: Agent, fo
     eventually(lambda: path.stat().st_size > 3_600_000 and b"on 80" in path.read_bytes()[-99:])
     agent.start()
     agent.until(lambda: agent.attempts[agent.id("A")]["healthy"])
-
-
-def test_bad_messages_get_an_error_line(agent: Agent) -> None:
-    assert agent.ask(op="dance")[0]["code"] == "agent/unknown-op"
-    assert agent.ask(op="forget")[0]["code"] == "agent/bad-message"
-    agent.run("A", "true")
-    agent.end("A")
-    before = len(os.listdir(f"/proc/{agent.pid}/fd"))
-    for wrong in ({"tail": "x"}, {"since": "x"}, {"until": []}, {"tail": float("inf")}):
-        answer = agent.ask(op="logs", attempt=agent.id("A"), **wrong)
-        assert answer[0]["code"] == "agent/bad-message"
-    eventually(lambda: len(os.listdir(f"/proc/{agent.pid}/fd")) <= before, "no descriptor is lost")
-    wire = Wire(agent.home, {"op": "status"})
-    wire.close()
-    raw = Wire(agent.home, {"op": "control", "protocol": 1, "server": "x", "life": 1})
-    raw.sock.sendall(b"not json\n")
-    assert raw.rest()[-1]["code"] == "agent/bad-line"
-    raw.close()
-    assert agent.status()["pid"] == agent.pid
-
-
-# -- a command for a program that is still on its way ---------------------------------------------
-
-
-class Way:
-    """An attempt whose program is entering its namespaces until the test says that it is there."""
-
-    def __init__(self, **wish: Any) -> None:
-        self.loop, self.there, self.guests = Loop(), False, list[Guest]()
-        ours, self.client = socket.socketpair()
-        self.stream = Stream(self.loop, ours)
-        host = SimpleNamespace(attempts={"A": self}, place=SimpleNamespace(loop=self.loop))
-        self.exec = Exec(host, self.stream, {"attempt": "A", "argv": ["cat"], **wish})  # type: ignore[arg-type]
-
-    def invite(self, argv: list[str], size: tuple[int, int] | None, env: dict[str, str]) -> Guest:
-        if not self.there:
-            raise Entering
-        inside = Inside(os.getpid(), dict(os.environ), "/")
-        self.guests.append(Guest(self.loop, inside, argv, size))
-        return self.guests[-1]
-
-    def until(self, look: Callable[[], object]) -> None:
-        eventually(lambda: self.loop.once(0.01) or look())
-
-    def close(self) -> None:
-        for guest in self.guests:
-            guest.signal(signal.SIGKILL)
-            self.until(lambda guest=guest: guest.status is not None)
-            guest.close()
-        self.client.close()
-        self.loop.close()
-
-
-def test_a_command_whose_client_has_gone_is_not_started() -> None:
-    way = Way()
-    way.client.close()
-    way.until(lambda: way.stream.ended)
-    way.there = True
-    way.until(way.loop.idle)
-    assert not way.guests
-    way.close()
-
-
-def test_what_comes_early_is_judged_like_what_comes_late() -> None:
-    way = Way(tty=True)
-    way.client.sendall(b'{"resize": [Infinity, 1]}\n')
-    way.until(lambda: way.exec._early)
-    way.there = True
-    way.until(lambda: way.guests)
-    way.client.settimeout(60.0)
-    assert b"agent/bad-message" in way.client.recv(1 << 16)
-    way.close()

@@ -5,6 +5,7 @@ group; and where programs have no mounts of their own, links.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from argosy.agent import volumes
+from argosy.agent.attempt import volumes
+from argosy.agent.attempt.volumes import Scene, VolumeError, put
 from argosy.agent.net.linux import mounts
-from argosy.agent.volumes import Scene, VolumeError, put
 from tests.agent.rig import Agent
 
 NewAgent = Callable[[], Agent]
@@ -49,6 +50,20 @@ def message(scene: Scene, one: dict[str, Any]) -> str:
     with pytest.raises(VolumeError) as found:
         put([one], scene)
     return str(found.value)
+
+
+def test_a_full_disk_does_not_forget_what_was_made(scene: Scene, tmp_path: Path) -> None:
+    put([volume(f"{tmp_path}/first")], scene)
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = os.stat(os.path.join(scene.group, volumes.MADE)).st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8, hard))
+    try:
+        text = message(scene, volume(f"{tmp_path}/second"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert "File too large" in text
+    volumes.leave(scene.group)
+    assert not (tmp_path / "first").exists()
 
 
 def test_each_place_has_a_folder_of_its_own(scene: Scene, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from argosy.cli.commands.launch import question
 from argosy.errors import Conflict, InputError, InputErrors, NotFound
+from argosy.views.near import unknown_infra
 from argosy.views.shapes import (
     Explanation,
     GroupRow,
@@ -194,7 +195,8 @@ def test_reader_that_goes_away_is_no_error(server: Answering) -> None:
 def test_infra_check_lists_facts_problems_and_hosts(server: Answering) -> None:
     half = {"name": "local", "works": False, "facts": [["network", "host"]], "problems": ["no nft"],
             "hints": ["install nftables"], "hosts": [
-                {"host": "h1", "state": "up", "holders": ["l1"],
+                {"host": "h1", "state": "up", "holders": [
+                    {"group": "g1", "name": "rl", "own": True, "nodes": 1}],
                  "total": {"cpus": 8, "memory_gib": 32, "accelerators": [
                      {"name": "H100", "count": 8}]},
                  "free": {"cpus": 6, "memory_gib": 30, "accelerators": [
@@ -204,18 +206,20 @@ def test_infra_check_lists_facts_problems_and_hosts(server: Answering) -> None:
     assert done.returncode == 6
     for text in ("network: host", "problem: no nft", "hint: install nftables", "6/8", "H100:2/8"):
         assert text in done.stdout
-    assert argosy("infra", "check", "other").returncode == 3
+    assert "rl (1 node)" in done.stdout
 
 
 # --- launch --------------------------------------------------------------------------------------
 
 
 def test_infra_that_is_not_here_is_answered_with_the_near_one(server: Answering) -> None:
-    known = [{"name": name, "works": True} for name in ("local", "local/rack")]
-    server.answers["GET /v1/infra"] = {"infras": known}
+    text, hints = unknown_infra("rack", ("local", "local/rack"))
+    wrong = NotFound(text, code="infra/unknown", hint=hints)
+    server.answers["GET /v1/infra"] = Refused(404, wrong.fields())
     done = argosy("infra", "check", "rack")
     assert (done.returncode, "did you mean local/rack?" in done.stderr) == (3, True)
-    assert "config.yaml" in done.stderr
+    assert "docs/infra.md" in done.stderr
+    assert server.asked("GET /v1/infra")[0] == {"name": "rack"}
 
 
 def test_plan_is_data(server: Answering) -> None:
@@ -243,6 +247,30 @@ def test_launch_follows_to_the_end(server: Answering) -> None:
     assert "demo SUCCEEDED after 5.0 s" in done.stderr
     assert done.stderr.count("mind") == 1
     assert "warning: new" in done.stderr
+
+
+def test_an_interrupt_while_the_server_has_the_launch_says_that_it_may_start(
+    server: Answering,
+) -> None:
+    taken, over = threading.Event(), threading.Event()
+
+    def slow(query: dict[str, str]) -> dict[str, str]:
+        taken.set()
+        over.wait(60.0)
+        return {"id": "g1", "name": "demo"}
+
+    server.answers["POST /v1/groups"] = slow
+    process = subprocess.Popen([*ARGOSY, "launch", "g.yaml"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert taken.wait(60.0)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60.0)
+    finally:
+        over.set()
+        process.kill()
+    assert process.returncode == 130
+    assert "demo may start all the same" in said
+    assert "argosy cancel demo" in said
 
 
 @pytest.mark.parametrize(("phase", "code"), [("FAILED", 100), ("CANCELLED", 103)])

@@ -156,3 +156,11 @@ def test_a_server_that_cannot_start_with_it_says_what_is_wrong(
     assert f"where: {home}/config.yaml:2:9\n" in done.stderr
     said = (home / "server.log").read_text()
     assert f"  {home}/config.yaml:1:1: `locl` is no section of this file (did you mean" in said
+
+
+def test_without_an_editor_and_a_terminal_nothing_is_opened(
+    home: Path, around: dict[str, str]
+) -> None:
+    done = argosy("config", "edit", **around, EDITOR="")
+    assert (done.returncode, "no editor is set" in done.stderr) == (3, True)
+    assert list(home.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -189,6 +190,10 @@ def test_completion_asks_the_server_and_starts_none(server: Answering, tmp_path:
     assert complete("argosy logs de") == ["demo"]
     assert complete("argosy logs demo/t") == ["demo/trainer"]
     assert complete("argosy logs demo/trainer/") == ["demo/trainer/0", "demo/trainer/1"]
+    infras = {"pid": 1, "infras": ["kubernetes/prod", "local", "ssh/lab"]}
+    server.answers["GET /v1/server"] = infras
+    for words in ("launch f.yaml --infra", "infra check", "volumes create data --infra"):
+        assert complete(f"argosy {words} kub") == ["kubernetes", "kubernetes/prod"]
     assert "launch" in complete("argosy la")
     nowhere = tmp_path / "none"
     assert complete("argosy logs de", ARGOSY_HOME=str(nowhere)) == []
@@ -248,3 +253,40 @@ def test_debug_shows_where_an_error_came_from(server: Answering) -> None:
         env={**os.environ, "ARGOSY_DEBUG": "1"},
     )  # fmt: skip
     assert "Traceback" in done.stderr
+
+
+def through_a_shell(line: str, **around: str) -> subprocess.CompletedProcess[str]:
+    """What a user types, with what a shell makes of `>` and `<`."""
+    command = f"{shlex.join(ARGOSY)} {line}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60.0,
+        env={**os.environ, **around}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("line", ["--version", "schema", "server logs"])
+def test_output_that_cannot_be_written_is_told(server: Answering, line: str) -> None:
+    (server.home / "server.log").write_text("one line\n")
+    done = through_a_shell(f"{line} > /dev/full")
+    assert done.returncode == 6
+    assert "error: not everything could be written: No space left on device\n" in done.stderr
+    assert "70" not in done.stderr
+
+
+def test_streams_that_are_closed_are_no_error(server: Answering, tmp_path: Path) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text("run: echo hi\n")
+    assert through_a_shell(f"validate {file} >&- 2>&- <&-").returncode == 0
+    assert through_a_shell("validate - <&-").returncode == 2
+    server.answers["GET /v1/server"] = {"pid": 1}
+    assert through_a_shell("server status >&-").returncode == 0
+
+
+def test_init_from_a_task_with_a_date_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "task.yaml").write_text("run: echo\nenvs: {DAY: 2020-99-99}\n")
+    done = argosy("init", str(tmp_path / "g.yaml"), "--from", str(tmp_path / "task.yaml"))
+    assert done.returncode == 0, done.stderr
+    assert argosy("validate", str(tmp_path / "g.yaml")).returncode == 0

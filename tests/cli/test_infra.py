@@ -77,7 +77,7 @@ def test_offers_ask_for_any_of_the_cards(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["need: H100:4 or A100:8",
                          "ssh/lab: now: 1 of 2 hosts, $2.00 per hour and node"]  # fmt: skip
-    assert "2 of rl, 1 of g2 (another server)" in lines[3]
+    assert "rl (2 nodes), another server (1 node)" in lines[3]
     assert not any("gpu-2" in line for line in lines)
     assert lines[4:] == ["local: never: local has no accelerators", "  hint: buy some"]
     server.answers["GET /v1/infra/offers"] = {**found, "infras": [never]}
@@ -130,3 +130,30 @@ def test_lost_and_forget_say_what_follows(
     assert "gpu-2 of ssh/lab counts as gone; nodes of rl are replaced" in capsys.readouterr().err
     assert typed("forget", "gpu-2") == 0
     assert "gpu-2 of ssh/lab is forgotten, with 2 leases" in capsys.readouterr().err
+
+
+def test_check_asks_for_what_it_names_and_leaves_out_what_is_unknown(
+    server: Answering, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = {"host": "gpu-3", "state": "unreachable", "total": NONE, "free": NONE, "holders": []}
+    lab = {"name": "ssh/lab", "works": True, "facts": [["hosts", "2 of 3 answer"]],
+           "problems": [], "hints": [], "hosts": [*HOSTS, away]}  # fmt: skip
+    asleep = {"name": "kubernetes/prod", "works": True, "facts": [["state", "not asked yet"]],
+              "problems": [], "hints": [], "hosts": []}  # fmt: skip
+    server.answers["GET /v1/infra"] = {"infras": [lab, asleep]}
+    assert typed("check", "ssh/lab") == 0
+    assert server.asked("GET /v1/infra")[0] == {"name": "ssh/lab"}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["ssh/lab: works", "  hosts: 2 of 3 answer"]
+    assert lines[3].endswith("rl (2 nodes), another server (1 node)")
+    assert "  gpu-2  lost  " in lines[4]
+    assert lines[5].split() == ["gpu-3", "unreachable"]
+    assert lines[6] == "kubernetes/prod: not asked yet"
+
+
+def test_clean_as_json_is_json_when_there_is_nothing(
+    server: Answering, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers["GET /v1/infra/strangers"] = {"infra": "local", "blind": False, "leases": []}
+    assert typed("clean", "local", "-y", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["released"] == []

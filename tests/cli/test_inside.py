@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import http
+import io
 import json
 import os
 import socket
 import subprocess
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, unix_serve
 
+from argosy.cli.main import run
 from argosy.errors import Conflict
 from argosy.views.shapes import NodeView, Overview, TaskView
 from tests.cli.typed import ARGOSY, TIMEOUT, argosy
@@ -208,8 +211,64 @@ def test_cp_that_breaks_off_leaves_nothing_behind(node: Node, tmp_path: Path) ->
     node.play = lambda channel: tell(channel, data=b"half")
     before = sorted(tmp_path.iterdir())
     done = argosy("cp", "demo/trainer/0:a/b", "b")
-    assert (done.returncode, "cut off" in done.stderr) == (70, True)
+    assert (done.returncode, "cut off" in done.stderr) == (8, True)
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_cp_of_a_folder_leaves_out_what_leads_out_of_it(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: bool,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if not newer:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    source = tmp_path / "d"
+    source.mkdir()
+    (source / "f").write_text("kept")
+    (source / "inside").symlink_to("f")
+    (source / "python").symlink_to("/usr/bin/python3")
+    (source / "up").symlink_to("../../etc")
+    os.mkfifo(source / "pipe")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(source, ".")
+
+    def give(channel: ServerConnection) -> None:
+        tell(channel, tar=True)
+        tell(channel, data=packed.getvalue())
+        tell(channel, end=True, mode=0o755)
+
+    node.play = give
+    assert run(["cp", "demo/trainer/0:d", "back"]) == 0
+    assert sorted(one.name for one in (tmp_path / "back").iterdir()) == ["f", "inside"]
+    assert "left out 3 devices, and links that lead out" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_cp_takes_no_file_that_is_to_lie_elsewhere(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: bool
+) -> None:
+    if not newer:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("../evil"))
+
+    def give(channel: ServerConnection) -> None:
+        tell(channel, tar=True)
+        tell(channel, data=packed.getvalue())
+        tell(channel, end=True, mode=0o755)
+
+    node.play = give
+    assert run(["cp", "demo/trainer/0:d", "back"]) == 5
+    assert not (tmp_path / "evil").exists()
+
+
+def test_cp_into_a_folder_that_is_not_there(node: Node, tmp_path: Path) -> None:
+    node.play = lambda channel: tell(channel, data=b"one", end=True)
+    done = argosy("cp", "demo/trainer/0:a", str(tmp_path / "none" / "a"))
+    assert done.returncode == 3
+    assert f"there is no folder {tmp_path / 'none'}" in done.stderr
 
 
 def test_cp_between_two_local_paths_is_refused(node: Node) -> None:

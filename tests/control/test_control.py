@@ -114,6 +114,18 @@ async def test_a_live_name_is_a_conflict_that_says_how_to_go_on(
         assert any("--replace" in hint and "--name" in hint for hint in caught.value.hints)
 
 
+async def test_a_replacement_whose_files_are_not_there_ends_nothing(
+    folder: Path, opened: Bench
+) -> None:
+    async with served(folder, opened) as here:
+        first = await here.submit()
+        gone = a_spec(a_task(workdir=Workdir(path=str(folder / "nowhere"))))
+        with pytest.raises(InputError, match="does not exist"):
+            await here.submit(gone, replace=True)
+        assert not here.control.find(first.id).phase.final
+        assert not here.control.find(first.id).intents
+
+
 async def test_replace_ends_the_live_group_first(folder: Path, opened: Bench) -> None:
     async with served(folder, opened) as here:
         first = await here.running()

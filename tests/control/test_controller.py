@@ -15,7 +15,7 @@ from argosy.model.ids import LeaseId, Serial, group_lease, lease_id
 from argosy.model.observed import SeenLease, SeenState
 from argosy.model.spec import Restart, Scope
 from argosy.testing.builders import a_spec, a_task, newest, the_node
-from tests.control.bench import Bench, World, until, world
+from tests.control.bench import QUICK, Bench, World, until, world
 
 pytestmark = pytest.mark.anyio
 
@@ -201,6 +201,26 @@ async def test_what_bears_our_mark_and_belongs_to_no_group_is_released(folder: P
         here.bench.moved()
         await until(lambda: here.bench.strangers == [])
         assert here.bench.released[0] == orphan.lease  # what is group-wide goes last
+
+
+async def test_room_that_no_record_tells_of_is_taken_at_once(folder: Path) -> None:
+    patient = replace(QUICK, backoff_first=FOREVER, backoff_most=FOREVER)
+    async with world(folder, limits=patient) as here:
+        ended = await here.running(a_spec(a_task("trainer", needs=SMALL)))
+        lease = ended.group.leases[0].id
+        left = here.bench.held[lease]
+        here.bench.agents["h1"].exit("trainer-0", 0)
+        await here.over(ended, "SUCCEEDED")
+        here.bench.keep = True
+        here.bench.held[lease] = left  # its host is back, and has it still
+        here.bench.moved()
+        await until(lambda: here.bench.released.count(lease) >= 2)
+        whole = a_task("trainer", needs=(replace(SMALL[0], cpus=8.0),))
+        entry = await here.submit(a_spec(whole, name="whole"))
+        await until(lambda: entry.group.placing.tries)
+        here.bench.keep = False
+        await here.bench.release(lease)
+        await until(lambda: entry.group.leases)
 
 
 async def test_what_this_store_never_issued_is_left_alone(folder: Path) -> None:

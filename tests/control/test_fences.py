@@ -32,7 +32,7 @@ def held_on(host: HostRef):
     """A lease that is held there."""
     lease = a_running_group(a_task("trainer")).leases[0]
     placement = replace(lease.placement, infra=host.infra)
-    return replace(lease, host=host.host, placement=placement)
+    return replace(lease, host=host.host, placement=placement, held_at=0.0)
 
 
 def look_of(*leases: LeaseId, blind: Sequence[LeaseId] = ()) -> Look:
@@ -70,6 +70,18 @@ def test_what_cannot_be_seen_at_all_is_gone_too() -> None:
     shown = fences.shown(look_of(blind=[lease.id]), [lease], LONG)
     assert [one.state for one in shown.leases] == [SeenState.GONE]
     assert not shown.blind
+
+
+def test_a_lease_on_a_host_that_nobody_spoke_with_for_long_has_its_whole_fence() -> None:
+    """Nothing was assigned to it before it was held: only then does its silence begin."""
+    fences, lease = Fences(None, 0.0), replace(held_on(HOST), held_at=LONG)
+    fences.told(HOST, FENCE, 0.0)
+    look = look_of(lease.id)
+    assert fences.shown(look, [lease], LONG + FENCE) is look
+    assert fences.explained((), [lease], LONG + 1.0, 6.0) == ()
+    assert "given up at 00:16:55" in fences.explained((), [lease], LONG + 7.0, 6.0)[0].text
+    shown = fences.shown(look, [lease], LONG + 2 * FENCE)
+    assert [one.state for one in shown.leases] == [SeenState.GONE]
 
 
 def test_other_hosts_and_what_is_lost_already_are_left_alone() -> None:
@@ -287,6 +299,32 @@ async def test_a_server_that_never_heard_the_host_gives_it_up_too(folder: Path) 
         here.controller.look("local")
         await until(lambda: newest(entry.group, "trainer-0").number == 2)
         assert "the fence of 10s ran out" in entry.group.attempts[0].text
+
+
+@pytest.mark.anyio
+async def test_a_host_that_was_not_used_for_long_takes_a_group(folder: Path) -> None:
+    """It is looked at before its agent, which is just being started, has said a word."""
+    (folder / "fences.json").write_text(json.dumps({"local": {"h1": FENCE}}))
+
+    class Unused(Bench):
+        """Hosts whose agents nobody has asked for yet."""
+
+        fence_after = FENCE
+
+    async with world(folder, hosts=("h1", "h2"), cpus=1.0, kind=Unused) as here:
+        agent = here.bench.agents["h1"]
+        agent.fence = FENCE
+        agent.freeze()
+        here.clock.slept += 10 * FENCE
+        entry = await here.submit(a_spec(a_task("trainer")))
+        await until(lambda: entry.group.leases and entry.group.leases[0].host == "h1")
+        held = entry.group.leases[0].id
+        looks = here.bench.looks
+        here.controller.look("local")
+        await until(lambda: here.bench.looks > looks + 1)
+        agent.thaw()
+        await until(lambda: newest(entry.group, "trainer-0").stage == 30)
+        assert [(one.number, one.lease) for one in entry.group.attempts] == [(1, held)]
 
 
 @pytest.mark.anyio

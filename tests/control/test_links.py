@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -49,11 +50,11 @@ class Ears:
 
 @asynccontextmanager
 async def linked(
-    folder: Path, clock: Clock | None = None
+    folder: Path, clock: Clock | None = None, kind: type[Agent] = Agent
 ) -> AsyncIterator[tuple[AgentLink, Agent, Ears]]:
     """A link that runs, its agent, and what was heard."""
     bench, ears = Bench(folder, "local", ["h1"], 1.0), Ears()
-    agent = bench.agents["h1"]
+    agent = bench.agents["h1"] = kind(bench.agents["h1"].path)
     await agent.start()
     fence = Fences(None, 0.0).of(bench, HostRef("local", "h1"))
     link = AgentLink(bench, "h1", hello=HELLO, clock=clock or Clock(), listener=ears, fence=fence)
@@ -200,6 +201,37 @@ async def test_what_cannot_be_read_costs_a_new_connection(folder: Path, wrong: A
         await until(lambda: ears.reports)
         agent.say(wrong)
         await until(lambda: len(agent.hellos) == 2)
+
+
+class Turning(Agent):
+    """An agent that takes no control stream."""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.hellos.append(json.loads(await reader.readline()))
+        writer.write(b'{"error": "Conflict", "code": "agent/protocol", "text": "no"}\n')
+        await writer.drain()
+
+
+class Hurried(Clock):
+    """A clock on which waiting takes no time; how long it was to be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def test_an_agent_that_turns_the_stream_away_is_asked_more_and_more_seldom(
+    folder: Path,
+) -> None:
+    """On some infras each try is a process on the host."""
+    clock = Hurried()
+    async with linked(folder, clock, Turning) as (_, agent, _):
+        await until(lambda: len(agent.hellos) > 10)
+        assert clock.waits[7:10] == [links.RETRY_MOST] * 3
 
 
 async def test_a_link_waits_for_an_agent_that_is_not_there_yet(folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from argosy.clock import Clock
 from argosy.control.volumes import Change, KeptVolumes
-from argosy.errors import CapacityError, NotFound, Unreachable
+from argosy.errors import AccessError, ArgosyError, CapacityError, Conflict, NotFound, Unreachable
 from argosy.model.ids import NodeId
 from argosy.model.needs import Need
 from argosy.model.plan import Placement
@@ -31,9 +32,15 @@ class Storing(Bench):
 
     made: tuple[str, ...] = ()
     away = False
+    wrong: ArgosyError | None = None  # what making one ends with, when it is half made
+    between: Awaitable[object] | None = None  # what happens while one is made
 
     async def ensure_volume(self, volume: Volume) -> None:
-        self.made = (*self.made, volume.id)
+        self.made = tuple(dict.fromkeys((*self.made, volume.id)))
+        if self.between is not None:
+            await self.between
+        if self.wrong is not None:
+            raise self.wrong
 
     async def delete_volume(self, volume: Volume) -> None:
         if self.away:
@@ -106,3 +113,89 @@ async def test_a_delete_that_broke_is_finished_by_the_next(
     assert bench.made == ()
     with pytest.raises(NotFound):
         await kept.delete("data")
+
+
+async def test_one_that_cannot_be_made_leaves_nothing(kept: KeptVolumes, bench: Storing) -> None:
+    bench.wrong = AccessError("no more claims for you")
+    with pytest.raises(AccessError, match="no more claims"):
+        await kept.apply(SPEC)
+    assert (kept.every(), bench.made) == ([], ())
+
+
+async def test_one_that_was_interrupted_is_seen_and_gone_on_with(
+    kept: KeptVolumes, bench: Storing
+) -> None:
+    bench.wrong = Unreachable("the cluster is away")
+    with pytest.raises(Unreachable) as caught:
+        await kept.apply(SPEC)
+    assert any("goes on with it" in hint for hint in caught.value.hints)
+    (one,) = kept.every()
+    assert not one.volume.whole
+    with pytest.raises(Conflict, match="is not whole"):
+        kept.resolved(GROUP)
+    with pytest.raises(Conflict, match="is another one, which is not whole"):
+        await kept.apply(replace(SPEC, size_gib=99.0))
+    bench.wrong = None
+    volume, change = await kept.apply(SPEC)
+    assert (volume.id, change, volume.whole) == (one.volume.id, Change.CREATED, True)
+    assert bench.made == (volume.id,)
+    kept.resolved(GROUP)
+
+
+async def test_a_server_killed_while_it_makes_one_can_delete_it(
+    kept: KeptVolumes, bench: Storing
+) -> None:
+    never = asyncio.get_running_loop().create_future()
+    bench.between = never
+    making = asyncio.create_task(kept.apply(SPEC))
+    async with asyncio.timeout(10.0):
+        while not bench.made:
+            await asyncio.sleep(0)
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    assert [one.volume.id for one in kept.every()] == list(bench.made)
+    await kept.delete("data")
+    assert (kept.every(), bench.made) == ([], ())
+
+
+async def test_a_change_does_not_undo_where_it_was_bound_meanwhile(
+    kept: KeptVolumes, bench: Storing
+) -> None:
+    await kept.apply(SPEC)
+    uses = kept.resolved(GROUP).tasks[0].volume_uses()
+    bench.between = asyncio.ensure_future(kept.bind(uses, at("h2")))
+    await kept.apply(replace(SPEC, size_gib=20.0))
+    (one,) = kept.every()
+    assert (one.volume.spec.size_gib, one.volume.host) == (20.0, "h2")
+
+
+async def test_an_infra_in_other_letters_is_the_same(kept: KeptVolumes) -> None:
+    written = replace(SPEC, infra="ssh/LAB", host="h1")
+    volume, _ = await kept.apply(written)
+    assert (volume.infra, volume.spec.infra) == ("ssh/lab", "ssh/lab")
+    assert (await kept.apply(written))[1] is Change.UNCHANGED
+    await kept.bind(kept.resolved(GROUP).tasks[0].volume_uses(), at("h1"))
+
+
+async def test_bytes_that_nobody_can_remove_are_not_called_removed(
+    kept: KeptVolumes, bench: Storing, folder: Path
+) -> None:
+    await kept.apply(SPEC)
+    await kept.bind(kept.resolved(GROUP).tasks[0].volume_uses(), at("h2"))
+    without = KeptVolumes(kept._store, {}, Clock(0.0))
+    with pytest.raises(Unreachable, match="on ssh/lab, which is not known here any more"):
+        await without.delete("data")
+    bench.away = True
+    with pytest.raises(Unreachable) as caught:
+        await kept.delete("data")
+    assert "`argosy volumes delete data --forget` gives up what is in it" in caught.value.hints
+    _, stays = await kept.delete("data", forget=True)
+    assert stays == "the host does not answer"
+    assert kept.every() == []
+
+
+async def test_what_was_there_before_needs_no_infra_to_be_forgotten(kept: KeptVolumes) -> None:
+    without = KeptVolumes(kept._store, {}, Clock(0.0))
+    for spec in (replace(SPEC, host="h1", host_path="/srv/data"), SPEC):  # and what was never used
+        await kept.apply(spec)
+        assert (await without.delete("data"))[1] == ""

@@ -186,6 +186,14 @@ def test_group_wide_things_stay_while_another_lease_is_seen_there() -> None:
     assert released(decided(group, an_observed(looks=[look]))) == [late.lease]
 
 
+def test_group_wide_things_go_while_what_is_left_of_an_ended_group_is_silent() -> None:
+    group = running(infras=("local",))
+    silent = replace(group.leases[0], state=LeaseState.RELEASING, released_at=NOW - 60)
+    over = ended(leases=(silent,))
+    look = Look("local", NOW - 0.1, (zero(group), SeenLease(silent.id, SeenState.UP)))
+    assert released(decided(over, an_observed(looks=[look]))) == [silent.id, zero(group).lease]
+
+
 def ended(**changes: object) -> Group:
     """A group that is over, of which something may be left."""
     group = running(infras=("local",))

@@ -145,6 +145,27 @@ def test_a_full_store_gets_a_clear_error_and_running_groups_go_on(home: Home) ->
 
 
 @mounting
+def test_a_group_that_fills_the_disk_can_be_cancelled(home: Home) -> None:
+    """Whatever is freed it takes at once: the store has room of its own."""
+    with small_disk(home, home.path, 64):
+        work = "exec 2>/dev/null; while :; do head -c 500000 /dev/urandom | base64; done"
+        running(home, "greedy", group("greedy", task("work", work)))
+        until("the disk is full", lambda: free(home.path) == 0, 60.0)
+        (home.path / "store.reserve").unlink(missing_ok=True)
+        until("it is full again", lambda: free(home.path) == 0, 60.0)
+        home.argosy("cancel", "greedy", "--now", "--wait").good()
+        assert ended(home, "greedy")["phase"] == "CANCELLED"
+        home.argosy("rm", "greedy").good()
+        assert free(home.path) > 0
+
+
+def free(folder: Path) -> int:
+    """Bytes that an ordinary program finds free there."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+@mounting
 def test_a_server_that_starts_on_a_full_disk_says_so(home: Home) -> None:
     with small_disk(home, home.path, 1):
         fill(home.path / "filling")

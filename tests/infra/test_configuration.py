@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,17 @@ def test_a_server_refuses_a_file_with_an_unknown_section(tmp_path: Path) -> None
         open_infras(InfraSettings(tmp_path, ServerId("5eed01"), lambda: 0.0))
     [error] = caught.value.errors
     assert (error.code, error.hints) == ("config/unknown-section", ("did you mean `local`?",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x-deep: " + "[" * 3000 + "]" * 3000,
+        "x-own: &own [*own]",
+        "x-a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n"
+        + "".join(f"x-{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in pairwise("abcdef")),
+    ],
+)
+def test_what_is_too_deep_or_too_large_is_told_and_not_written_out(text: str) -> None:
+    ((_, told),) = wrong(text)
+    assert "too deep" in told or "100,000 values" in told

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import marshal
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
-from argosy.infra.pack import SIZE_MAX, compiled_agent, packed_agent
+import pytest
+
+from argosy.infra.kubernetes.manifests.scripts import AGENT_KEY, RELAY_KEY
+from argosy.infra.lean import bare, mark, pyc
+from argosy.infra.pack import (
+    SIZE_MAX,
+    TRAVEL_MAX,
+    compiled_agent,
+    packed_agent,
+    pod_files,
+    travelling_agent,
+)
+
+SOURCE = b'''"""What it is for."""
+
+from __future__ import annotations
+
+# Why.
+KEPT = """
+# of a script, with as many
+"""
+"""What it says."""
+
+
+def f(x):
+    "In one line."
+    # Why.
+    assert x, "no x"
+    raise ValueError(
+        KEPT
+    )
+'''
 
 
 def test_the_packed_agent_is_small_and_named_by_what_is_in_it(tmp_path):
@@ -26,10 +59,38 @@ def test_it_holds_sources_only_and_the_compiled_one_code_only(tmp_path):
 
     assert endings(packed_agent(tmp_path)) == {"py"}
     assert endings(compiled_agent(tmp_path)) == {"pyc"}
+    assert endings(travelling_agent(tmp_path)) == {"pyc"}
+    assert travelling_agent(tmp_path).stat().st_size <= TRAVEL_MAX
 
 
-def test_both_run_without_anything_else(tmp_path):
-    for path in (packed_agent(tmp_path), compiled_agent(tmp_path)):
+def test_a_bare_source_says_the_same_on_the_same_lines():
+    small = bare(SOURCE).decode()
+    assert "Why" not in small
+    assert "In one line" not in small
+    assert small.count("\n") == SOURCE.count(b"\n")
+    for code in (
+        compile(SOURCE, "s", "exec"),
+        marshal.loads(pyc("s", small.encode(), lean=True)[16:]),
+    ):
+        found: dict = {}
+        exec(code, found)
+        assert found["KEPT"] == "\n# of a script, with as many\n"
+        with pytest.raises(AssertionError, match="no x"):
+            found["f"](0)
+        with pytest.raises(ValueError) as raised:
+            found["f"](1)
+        assert raised.tb.tb_next.tb_lineno == 16
+
+
+def test_many_may_ask_at_once_and_the_files_of_a_pod_are_named_as_its_scripts_have_it(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(pod_files, [tmp_path] * 8))
+    assert all(one == found[0] for one in found)
+    assert set(found[0]) == {AGENT_KEY, RELAY_KEY, f"agent.{mark()}.pyz"}
+
+
+def test_all_run_without_anything_else(tmp_path):
+    for path in (packed_agent(tmp_path), compiled_agent(tmp_path), travelling_agent(tmp_path)):
         command = [sys.executable, "-I", "-S", str(path), "version"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")
         assert done.returncode == 0, done.stderr

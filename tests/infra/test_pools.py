@@ -71,13 +71,14 @@ def test_all_errors_come_at_once_with_their_places():
             "begin with a letter; 32 characters at most",
         ),
         ("config.yaml:6:7", "`cpu` is unknown in a pool", "did you mean `cpus`?"),
-        ("config.yaml:5:14", "`hosts` must be a whole number above 0", WHATEVER),
+        ("config.yaml:5:14", "`hosts` must be a whole number above 0", DIGITS + "`hosts: 2`"),
         ("config.yaml:7:15", "memory must be an amount above 0", "`32`, `32GB` or `1500MB`"),
         ("config.yaml:8:21", "`H100:many` is no number of cards from 1 to 64", "`H100:8`"),
-        ("config.yaml:9:14", "`price` must be a number from 0 on", WHATEVER),
+        ("config.yaml:9:14", "`price` must be a number from 0 on", DIGITS + "`price: 2`"),
     ]
 
 
+DIGITS = "write it in digits: "
 WHATEVER = "correct the value and try again"
 
 
@@ -101,3 +102,20 @@ def test_each_mistake_has_its_place(text, place, words):
     (error,) = errors(text)
     assert error[0] == place
     assert words in error[1]
+    assert error[2] != WHATEVER
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["hosts: nan", "hosts: " + "1" * 400, "cpus: .inf", "memory: " + "1" * 400,
+     "accelerators: 'H100:\u00b2'", "accelerators: {H100: " + "1" * 5000 + "}", "price: nan"],
+)  # fmt: skip
+def test_numbers_that_are_none_are_told_with_their_place(value):
+    ((place, _, _),) = errors("local: {pools: {rack: {" + value + "}}}")
+    assert place.startswith("config.yaml:1:")
+
+
+def test_a_pool_without_hosts_is_told():
+    assert errors("local: {pools: {rack: []}}") == [
+        ("config.yaml:1:23", "pool `rack` has no hosts", "write `{hosts: 2}`")
+    ]

@@ -48,13 +48,13 @@ def family():
 
 def claim(home, pid: int, *, started: int | None = None) -> None:
     """What a wrapper writes that was claimed by `pid`."""
-    folder = home / "attempts" / "other" / "run"
+    folder = home / "attempts" / "other"
     folder.mkdir(parents=True)
     with open(f"/proc/{pid}/stat") as file:
         line = file.read().strip()
     if started is not None:
         line = line.replace(str(processes.started(pid)), str(started))
-    (folder / "claim").write_text(f"boot\n{line}\n{line}\n")
+    (folder / "claim").write_text(f"\nboot\n{line}\n{line}\n")
 
 
 def test_descendants_of_an_agent_are_of_the_host(tmp_path, family):

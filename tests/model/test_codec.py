@@ -24,7 +24,7 @@ RECORDS = sorted(
         value
         for module in (action, group, ids, needs, observed, plan, spec)
         for value in vars(module).values()
-        if isinstance(value, type) and is_dataclass(value)
+        if isinstance(value, type) and (is_dataclass(value) or hasattr(value, "_fields"))
     },
     key=lambda kind: kind.__name__,
 )
@@ -46,6 +46,14 @@ def test_every_record_survives_the_round_trip(kind: type, data: st.DataObject) -
     value = data.draw(st.from_type(kind))
     text = json.dumps(codec.encode(value, with_secrets=True), allow_nan=False)
     assert codec.decode(kind, json.loads(text)) == value
+
+
+@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@lean
+def test_text_that_is_written_at_once_is_the_same(kind: type, data: st.DataObject) -> None:
+    value = data.draw(st.from_type(kind))
+    assert codec.text(value) == codec.dumps(codec.encode(value))
 
 
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from argosy.model.ids import NodeId
 from argosy.model.needs import Need
-from argosy.model.plan import NoPlan, Offer, Plan
+from argosy.model.plan import NoPlan, Offer, Placement, Plan
 from argosy.model.spec import TaskSpec, VolumeMount
 from argosy.model.volumes import VolumeKind, VolumeSpec
 from tests.plan.test_planner import a_group, a_host, a_task, hosts, planned
@@ -115,3 +116,14 @@ def test_a_folder_on_each_host_is_said() -> None:
     answer = planned(spec, *pool("h1", "h2"))
     assert isinstance(answer, Plan)
     assert any("a folder of its own on each of 2 hosts" in one for one in answer.report.warnings)
+
+
+def test_a_folder_of_this_machine_holds_no_node_to_a_host_of_a_pool() -> None:
+    here = a_host("localhost", infra="local", cards=0)
+    mount = VolumeMount("/d", "d", volume=VolumeSpec("d", VolumeKind.LOCAL, "local"), id="d-1")
+    either = Need(cpus=1)
+    tasks = (a_task(name, 1, either, volumes=(mount,)) for name in "ab")
+    spec = a_group(*tasks, inter_connection=False)
+    kept = Placement(NodeId("a", 0), "local", "localhost", either, None)
+    answer = planned(spec, here, *pool("h1", "h2"), kept=(kept,))
+    assert hosts(answer) == ["localhost", "localhost"]

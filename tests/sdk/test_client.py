@@ -217,3 +217,18 @@ def test_follower_gives_up_when_the_server_stays_away(
     client = Client(tmp_path, start=False)
     with pytest.raises(Unreachable):
         list(follow.watch(client, "demo", lambda text: None))
+
+
+@pytest.mark.parametrize(("code", "starts"), [("server/stopped", 0), ("server/cut-off", 1)])
+def test_follower_replaces_a_server_that_was_killed_and_not_one_that_was_stopped(
+    client: Client, server: Answering, monkeypatch: pytest.MonkeyPatch, code: str, starts: int
+) -> None:
+    monkeypatch.setattr(follow, "STEP", 0.01)
+    started: list[Path] = []
+    monkeypatch.setattr("argosy.sdk.start.ensure_server", started.append)
+    said = {"error": "Unreachable", "code": code, "text": "it ended"}
+    running, ended = asdict(a_view()), asdict(a_view("SUCCEEDED", exit_code=0))
+    answers = iter([Stream([running, said]), Stream([ended])])
+    server.answers["GET /v1/groups/demo/watch"] = lambda query: next(answers)
+    list(follow.watch(Client(server.home), "demo", lambda text: None))
+    assert len(started) == 1 + starts  # the first time is before anything was seen

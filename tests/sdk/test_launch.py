@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,10 @@ def test_folder_and_large_file_are_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_bytes(b"\xef\xbb\xbfname: x")
     assert read_text(tmp_path / "g.yaml")[2] == "name: x"
+
+
+def test_standard_input_is_never_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "FILE_BYTES_MOST", 10)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"run: echo a long one\n")))
+    with pytest.raises(InputError, match="standard input is larger"):
+        launch.launch_body("-")

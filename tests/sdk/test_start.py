@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from argosy.errors import AccessError, Unreachable
+from argosy.infra.registry import InfraSettings, open_infras
+from argosy.model.ids import ServerId
+from argosy.sdk.home import home_folder
 from argosy.sdk.start import answers, ensure_server, last_words
 
 # Serves nothing but accepts connections; says that it was started.
@@ -29,6 +32,16 @@ while True:
     listener.accept()
 """
 FAILS = "import sys; print('starting'); print('error: the store is broken'); sys.exit(6)"
+BUSY_TWICE = (
+    """
+import pathlib, sys
+tries = pathlib.Path(sys.argv[2], "tries")
+tries.write_text((tries.read_text() if tries.exists() else "") + ".")
+if len(tries.read_text()) < 3:
+    sys.exit(7)
+"""
+    + LISTENS
+)
 SLEEPS = "import time; time.sleep(600)"
 
 
@@ -87,6 +100,16 @@ def test_server_that_fails_is_told_with_its_last_words(home: Path) -> None:
     assert any(str(home / "server.log") in hint for hint in raised.value.hints)
 
 
+def test_one_that_is_just_ending_is_waited_for(home: Path) -> None:
+    assert ensure_server(home, command=command(BUSY_TWICE)) is True
+    assert (home / "tries").read_text() == "..."
+
+
+def test_one_that_never_ends_is_told_when_the_time_is_over(home: Path) -> None:
+    with pytest.raises(Unreachable, match="did not start"):
+        ensure_server(home, timeout=0.3, command=command("import sys; sys.exit(7)"))
+
+
 def test_server_that_does_not_answer_in_time_is_ended(home: Path) -> None:
     with pytest.raises(Unreachable, match="in time"):
         ensure_server(home, timeout=0.3, command=command(SLEEPS))
@@ -97,3 +120,21 @@ def test_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="can't be used") as raised:
         ensure_server(tmp_path / "file", command=command(LISTENS))
     assert "ARGOSY_HOME" in raised.value.hints[0]
+
+
+def test_a_user_without_a_home_needs_argosy_home_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(_: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.delenv("ARGOSY_HOME", raising=False)
+    with pytest.raises(AccessError, match="no home folder") as caught:
+        home_folder()
+    assert "ARGOSY_HOME" in caught.value.hints[0]
+    monkeypatch.setenv("ARGOSY_HOME", str(tmp_path))
+    assert home_folder() == tmp_path
+    settings = InfraSettings(tmp_path, ServerId("0123456789ab"), lambda: 0.0)
+    assert "local" in open_infras(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -205,3 +206,21 @@ async def test_the_api_describes_itself(folder: Path) -> None:
     async with a_server(folder) as rig:
         paths = (await rig.get("openapi.json"))["paths"]
         assert {"/v1/groups", "/v1/groups/{ref}/logs", "/v1/plan"} <= set(paths)
+
+
+async def test_what_no_command_line_sends_is_refused_before_it_is_a_group(folder: Path) -> None:
+    good: dict[str, Any] = {"text": "name: a\nrun: echo\n"}
+    async with a_server(folder) as rig:
+        for wrong, words in (
+            ({"base": "code"}, "absolute path"),
+            ({"envs": {"A B": "c"}}, "name of a variable"),
+            ({"secrets": {"": "c"}}, "name of a variable"),
+            ({"envs": {"A": "b\0c"}}, "NUL"),
+        ):
+            for path in ("plan", "groups"):
+                with pytest.raises(InputError) as caught:
+                    await rig.post(path, {**good, **wrong})
+                told = getattr(caught.value, "errors", (caught.value,))
+                assert words in told[0].text
+        with pytest.raises(InputError, match="since"):
+            await rig.get(f"groups/{await rig.running()}/events?since={2**70}")

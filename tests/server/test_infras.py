@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.errors import Conflict, InputError, NotFound
+from argosy.errors import Conflict, InputError, InputErrors, NotFound
 from argosy.model.ids import LeaseId
 from tests.server.rig import a_server
 from tests.server.scripted import HOST
@@ -27,6 +27,24 @@ async def test_hosts_are_listed_with_who_holds_them(folder: Path) -> None:
         assert (host["host"], host["state"], host["total"]["cpus"]) == (HOST, "up", 64.0)
         by_group = {one["group"]: (one["name"], one["nodes"]) for one in host["holders"]}
         assert by_group == {ref: ("demo", 3), "g5eed01-6b0f3a2c-1": ("", 1)}
+
+
+async def test_a_check_of_a_name_tells_that_one_with_its_holders(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.running()
+        (every,) = (await rig.get("infra"))["infras"]
+        (one,) = (await rig.get("infra?name=local"))["infras"]
+        (listed,) = (await rig.get("infra/hosts"))["infras"]
+        assert every["hosts"] == one["hosts"] == listed["hosts"]
+        assert [(held["name"], held["nodes"]) for held in one["hosts"][0]["holders"]] == [
+            ("demo", 3)
+        ]
+        with pytest.raises(NotFound) as unknown:
+            await rig.get("infra?name=ssh/lab")
+        assert unknown.value.code == "infra/unknown"
+        await rig.post("infra/lost", {"host": HOST, "force": True})
+        (gone,) = (await rig.get("infra?name=local"))["infras"]
+        assert gone["hosts"][0]["state"] == "lost"
 
 
 async def test_offers_say_now_or_never(folder: Path) -> None:
@@ -92,3 +110,31 @@ async def test_a_host_that_answers_is_lost_only_by_force(folder: Path) -> None:
         forgotten = await rig.post("infra/forget", {"host": HOST})
         assert (forgotten["infra"], forgotten["host"]) == ("local", HOST)
         await rig.until(lambda: rig.phase(group) == "RUNNING")
+
+
+async def test_of_a_host_that_answers_there_is_nothing_to_forget(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        with pytest.raises(Conflict, match="nothing to forget: h1 of local answers") as caught:
+            await rig.post("infra/forget", {"host": HOST})
+        assert f"`argosy infra lost {HOST}` first" in caught.value.hints[0]
+
+
+async def test_a_need_with_two_mistakes_tells_both(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        with pytest.raises(InputErrors) as caught:
+            await rig.get("infra/offers?need=H100:x&cpus=-3")
+        texts = " ".join(one.text for one in caught.value.errors)
+        assert "`resources.accelerators`" in texts
+        assert "`resources.cpus`" in texts
+        assert not any(one.place for one in caught.value.errors)  # there is no file
+        assert (await rig.get("infra/offers?cpus=1"))["need"] == "1 cpu"
+
+
+async def test_an_infra_that_fails_is_told_as_not_working(folder: Path) -> None:
+    async def fails() -> None:
+        raise PermissionError(13, "Permission denied", "/dev/cards")
+
+    async with a_server(folder) as rig:
+        rig.infra.check = fails  # type: ignore[method-assign, assignment]
+        (told,) = (await rig.get("infra"))["infras"]
+        assert (told["works"], "/dev/cards" in told["problems"][0]) == (False, True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from pathlib import Path
 
-from argosy.server.log import JsonLines
+from argosy.server.log import JsonLines, log_to
 
 
 def record(event: str, **extra: object) -> logging.LogRecord:
@@ -38,3 +39,19 @@ def test_a_trace_is_a_field() -> None:
     except ValueError:
         made.exc_info = sys.exc_info()
     assert "ValueError: no" in json.loads(JsonLines().format(made))["trace"]
+
+
+def test_a_path_of_any_bytes_costs_no_line(tmp_path: Path) -> None:
+    root, before = logging.getLogger(), list(logging.getLogger().handlers)
+    level, raising = root.level, logging.raiseExceptions
+    try:
+        log_to(tmp_path / "server.log")
+        logging.getLogger("argosy.server").warning("odd", extra={"path": "/data/\udcff"})
+    finally:
+        for handler in set(root.handlers) - set(before):
+            root.removeHandler(handler)
+            handler.close()
+        root.setLevel(level)
+        logging.raiseExceptions = raising
+    (line,) = (tmp_path / "server.log").read_text().splitlines()
+    assert json.loads(line)["path"] == "/data/\udcff"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argosy.errors import InputError
+from argosy.errors import InputError, InputErrors
 from argosy.model import codec
 from argosy.model.codec import MASK
 from argosy.model.spec import Workdir
@@ -63,3 +63,10 @@ def test_an_error_about_a_path_shows_no_secret() -> None:
     assert str(caught.value) == caught.value.text == f"/data/{MASK} is not there"
     assert caught.value.hints == (f"ls /{MASK}",)
     assert caught.value.code == "files/missing"
+
+
+def test_each_of_several_errors_shows_no_secret() -> None:
+    spec = a_spec(a_task("a", secrets=(("T", "sosecret"),)))
+    with pytest.raises(InputErrors) as caught, masked_errors(spec):
+        raise InputErrors((InputError("no /a/sosecret"), InputError("no /b", hint="ls /sosecret")))
+    assert "sosecret" not in str(caught.value.fields())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.errors import Conflict, InputErrors, NotFound
+from argosy.errors import Conflict, InputErrors, NotFound, Unreachable
 from argosy.sdk.aio import Client
 from tests.server.rig import a_server
 
@@ -52,8 +52,40 @@ async def test_the_client_has_the_same_words(folder: Path) -> None:
         client = Client(folder, start=False)
         (made,) = await client.create_volume({"name": "data", "size": "2Gi"})
         assert (made.change, made.row.size_gib) == ("created", 2.0)
+        (again,) = await client.create_volume({"name": "data", "size": "2Gi"})
+        assert (again.change, again.row.id) == ("unchanged", made.row.id)
+        with pytest.raises(Conflict, match="is there already, with another size"):
+            await client.create_volume({"name": "data"})
+        assert [row.size_gib for row in await client.volumes()] == [2.0]
         (made,) = await client.apply_volumes("name: data\nsize: 3Gi\n")
         assert made.change == "changed"
         assert [row.size_gib for row in await client.volumes()] == [3.0]
-        assert (await client.delete_volume("data")).name == "data"
+        assert (await client.delete_volume("data")).row.name == "data"
         assert await client.volumes() == []
+
+
+async def test_a_plan_without_its_volumes_shows_no_secret(folder: Path) -> None:
+    text = "secrets: {TOKEN: hunter2222}\nvolumes: {/a/$TOKEN: x, /b/$TOKEN: y}\nrun: echo\n"
+    async with a_server(folder) as rig:
+        for path in ("plan", "groups"):
+            with pytest.raises(InputErrors, match="2 errors") as caught:
+                await rig.post(path, {"text": text})
+            assert "hunter2222" not in str(caught.value.fields())
+
+
+async def test_one_can_be_forgotten_whose_infra_is_no_more(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        await rig.post("volumes", {"text": "name: data\n"})
+        del rig.control.infras["local"]
+        with pytest.raises(Unreachable, match="which is not known here any more"):
+            await rig.call("DELETE", "volumes/data")
+        end = await Client(folder, start=False).delete_volume("data", forget=True)
+        assert (end.row.name, "not known here any more" in end.stays) == ("data", True)
+
+
+async def test_of_a_file_that_cannot_be_applied_whole_nothing_is_made(folder: Path) -> None:
+    async with a_server(folder) as rig:
+        text = "name: a\n---\nname: b\ninfra: ssh/nowhere\n"
+        with pytest.raises(NotFound, match="volume 'b': no infra 'ssh/nowhere'"):
+            await rig.post("volumes", {"text": text})
+        assert (await rig.get("volumes"))["volumes"] == []

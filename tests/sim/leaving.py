@@ -9,14 +9,14 @@ LEAVING: tuple[Mutation, ...] = (
     Mutation(
         "that a host goes away is not heard",
         "absorb",
-        "seen.leaving and not lease.leaving:",
+        "seen.leaving and not lease.leaving and seen.state is SeenState.UP:",
         "False:",
     ),
     Mutation(
         "that a host goes away is heard again and again",
         "absorb",
-        "seen.leaving and not lease.leaving:",
-        "seen.leaving:",
+        "seen.leaving and not lease.leaving and seen.state is SeenState.UP:",
+        "seen.leaving and seen.state is SeenState.UP:",
     ),
     Mutation(
         "only the rank itself leaves its host",

@@ -75,7 +75,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "health of a stopping attempt counts",
         "absorb",
-        "healthy = seen.healthy and stage is Stage.RUNNING",
+        "healthy = seen.healthy and stage is RUNNING",
         "healthy = seen.healthy",
         explained="a stopping attempt is out of the book by its goal: only the display differs",
     ),
@@ -224,8 +224,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "how many nodes are settled is counted once",
         "draft",
-        "            self._settled_of(node.task).update({was.settled: -1, becomes.settled: 1})\n",
-        "            self._settled_of(node.task)\n",
+        "            settled[was.settled] -= 1\n            settled[becomes.settled] += 1\n",
+        "            pass\n",
     ),
     # --- fill ------------------------------------------------------------------------------------
     Mutation(
@@ -237,13 +237,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "an attempt on a lease that is lost",
         "fill",
-        "or lease.state is not LeaseState.HELD or lease.lost:",
-        "or lease.state is not LeaseState.HELD:",
+        "or lease.state is not HELD or lease.lost:",
+        "or lease.state is not HELD:",
     ),
     Mutation(
         "an attempt on a lease that was never seen",
         "fill",
-        "if lease is None or lease.state is not LeaseState.HELD or lease.lost:",
+        "if lease is None or lease.state is not HELD or lease.lost:",
         "if lease is None or lease.lost:",
     ),
     Mutation(
@@ -286,8 +286,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a barrier opens for those that are only preparing",
         "start",
-        "or not attempt.live or attempt.stage < Stage.READY:",
-        "or not attempt.live or attempt.stage < Stage.PREPARING:",
+        "or not attempt.live or attempt.stage < READY:",
+        "or not attempt.live or attempt.stage < PREPARING:",
     ),
     Mutation(
         "a barrier opens without its missing node",
@@ -353,10 +353,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "an acquire is asked for once",
         "leases",
-        "        actions.append(Acquire(lease.id, lease.placement))\n"
+        "        actions.append(make_acquire(lease.id, lease.placement))\n"
         "    if actions:\n        draft.wake(draft.now + draft.limits.ask_again)\n",
         "        if lease.asked_at == draft.now:\n"
-        "            actions.append(Acquire(lease.id, lease.placement))\n",
+        "            actions.append(make_acquire(lease.id, lease.placement))\n",
     ),
     Mutation(
         "capacity goes before the grace is over",
@@ -380,7 +380,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "no turns",
         "placing",
-        "draft, acquired_at=draft.now, turns=plan.infras(),",
+        "draft, acquired_at=draft.now, turns=where,",
         "draft, acquired_at=draft.now, turns=(),",
     ),
     Mutation(
@@ -434,8 +434,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "healthy is the same as started",
         "depends",
-        "            here = attempt is not None and attempt.stage is Stage.RUNNING and attempt.healthy\n",
-        "            here = attempt is not None and attempt.stage is Stage.RUNNING\n",
+        "            here = attempt is not None and attempt.stage is RUNNING and attempt.healthy\n",
+        "            here = attempt is not None and attempt.stage is RUNNING\n",
     ),
     *LEAVING,
 )

@@ -48,6 +48,8 @@ WRONG = {
     "run: x\nfile_mounts: {/: a}\n": "2:15 destination",
     "run: x\nworkdir: {ref: main}\n": "2:10 workdir-url",
     "run: x\nvolumes: {/a: {}}\n": "2:15 volume-form",
+    "run: x\nvolumes: {/a: {name: null}}\n": "2:15 volume-form",
+    "run: x\nvolumes: {/a: {name: b/../c, size: 1Gi}}\n": "2:22 volume-name",
     "run: x\nvolumes: {/a: {name: b, host_path: /c}}\n": "2:15 volume-form",
     "run: x\nfile_mounts: {/a: s4://b}\n": "2:15 unknown-scheme",
     "run: x\nfile_mounts: {/a: {source: [b/d, c/d/]}}\n": "2:28 destination-twice",

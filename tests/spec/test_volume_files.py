@@ -112,3 +112,22 @@ def test_flags_mean_the_same_as_a_file() -> None:
         volume_of_flags({"name": "A", "type": "nf", "config.storage_class_name": "a b"})
     places = [one.place.file for one in caught.value.errors if one.place]
     assert places == ["NAME A", "--type nf", "--storage-class a b"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        ({"type": "nfs"}, "say `--host-path /mnt/data`"),
+        ({"type": "k8s-pvc"}, "say `--size 100Gi`, or `--use-existing` for one that is there"),
+        ({"use_existing": "true"}, "say `--host-path /srv/data`"),
+    ],
+)
+def test_what_flags_lack_is_told_in_flags(flags: dict[str, str], hint: str) -> None:
+    with pytest.raises(InputErrors) as caught:
+        volume_of_flags({"name": "a", **flags})
+    assert [one.hints for one in caught.value.errors] == [(hint,)]
+
+
+def test_a_document_that_is_no_map_is_told() -> None:
+    assert wrong("[]\n") == ["1:1 no-map"]
+    assert wrong("name: a\n---\ndata\n") == ["3:1 no-map"]

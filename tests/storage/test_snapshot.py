@@ -170,3 +170,9 @@ def test_a_group_names_its_local_paths_once():
     mounts = (FileMount("/d", "/data"), FileMount("/b", "s3://x"), FileMount("/w", "/code"))
     tasks = (TaskSpec("a", workdir=Workdir("/code"), file_mounts=mounts), TaskSpec("b"))
     assert sources(GroupSpec("g", tasks)) == ("/code", "/data")
+
+
+def test_what_is_neither_file_nor_folder_is_told_as_such(home, code):
+    os.mkfifo(code / "pipe")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        taken(home, code / "pipe")

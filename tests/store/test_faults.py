@@ -21,6 +21,7 @@ from tests.store.small_disk import on_a_tmpfs
 pytestmark = pytest.mark.anyio
 FULL_DISK = Path(__file__).parent / "full_disk.py"
 RESERVE = Path(__file__).parent / "reserve_spent.py"
+ROOM = Path(__file__).parent / "room_used.py"
 OPEN = (
     "import json, sys, pathlib\n"
     "from argosy.errors import ArgosyError\n"
@@ -56,6 +57,12 @@ def test_what_a_full_disk_refuses_is_written_in_the_room_that_was_kept(tmp_path:
     assert told["saved"] >= 1
     assert told["reopened"]
     assert told["whole"]
+
+
+def test_a_store_has_room_of_its_own_that_no_other_program_takes(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    told = told_on_a_tmpfs(folder, "size=64m", sys.executable, str(ROOM), str(folder))
+    assert told == {"grew": 0, "whole": True}
 
 
 def test_a_disk_too_full_to_begin_is_a_clear_error(tmp_path: Path) -> None:

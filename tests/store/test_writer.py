@@ -100,9 +100,14 @@ async def test_a_failing_job_hurts_no_other_of_its_batch(writer: Writer) -> None
 
 
 async def test_a_job_whose_caller_left_before_its_turn_is_dropped(writer: Writer) -> None:
-    free = threading.Event()
-    first = asyncio.ensure_future(writer.write(lambda _: free.wait(), durable=False))
-    await asyncio.sleep(0)
+    began, free = threading.Event(), threading.Event()
+
+    def held_up(_: Connection) -> bool:
+        began.set()
+        return free.wait()
+
+    first = asyncio.ensure_future(writer.write(held_up, durable=False))
+    await asyncio.to_thread(began.wait)
     left = asyncio.ensure_future(writer.write(adding(1), durable=False))
     await asyncio.sleep(0)
     left.cancel()

@@ -59,6 +59,10 @@ def test_explanation_gives_each_known_reason_an_instruction() -> None:
     backoff = next(reason for reason in told.reasons if reason.code == "back-off")
     assert "`argosy logs demo/ppo trainer/1 --tail 20`" in backoff.hint
     assert not any("{" in reason.hint for reason in told.reasons)
+    suspect = next(reason for reason in told.reasons if reason.code == "agent-suspect")
+    host = overview(group, (), {}, NOW).tasks[0].nodes[1].host
+    assert host
+    assert f"`argosy infra lost {host}`" in suspect.hint
 
 
 def test_own_hint_of_a_reason_wins_and_unknown_codes_stay_without() -> None:

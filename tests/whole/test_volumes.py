@@ -120,6 +120,8 @@ def test_a_file_makes_volumes_and_says_all_that_is_wrong(home: Home, tmp_path: P
     told = home.argosy("volumes", "apply", str(wrong))
     assert told.code == 2
     assert [f"{wrong}:{place}" in told.err for place in ("1:7", "2:7", "3:1")] == [True] * 3
+    again = home.argosy("volumes", "create", "here", "--size", "2Gi").good()
+    assert "here is there already" in again.err
     other = home.argosy("volumes", "create", "here", "--type", "nfs", "--host-path", "/mnt")
     assert other.code == 7
     assert "cannot change its type" in other.err

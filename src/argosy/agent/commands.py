@@ -26,7 +26,7 @@ def end_network(shared: str, group: str) -> int:
     """End the network of a group, whoever uses it, and remove the group's own volumes; 0 once
     nothing of them is left.
     """
-    from . import volumes
+    from .attempt import volumes
     from .naming import safe_name
     from .net import host, isolated, network
 

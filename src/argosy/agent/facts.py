@@ -5,9 +5,9 @@ one.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import socket
+import sys
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .processes.tree import stat_of
@@ -27,7 +27,7 @@ def host_facts(home: str) -> Dict[str, Any]:
         "memory_gib": round(memory_gib(), 2),
         "gpus": gpus(),
         "disk_free_gib": round(shutil.disk_usage(home).free / GIB, 2),
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "hostname": socket.gethostname(),
     }
 

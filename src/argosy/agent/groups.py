@@ -11,17 +11,18 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import environment
+from .attempt import environment
 from .child import Child
 from .loop import Loop
 from .naming import safe_name
-from .net import balance, host, isolated, machine, names, network, supervisor, trial
+from .net import balance, host, isolated, machine, names, network, supervisor
 from .pod import container
 from .processes import folder as folders
+from .processes.layout import PARTS, folder_of
 from .processes.locks import locked
+from .records import dataclass
 
 Ready = Callable[[Optional[str]], None]
 """Called with None when the network is there, else with what went wrong."""
@@ -348,8 +349,8 @@ def in_use(path: str) -> bool:
     attempts = os.path.join(home, "attempts")
     try:
         for attempt in os.listdir(attempts):
-            for part in ("setup", "run"):
-                fd = folders.open_alive(os.path.join(attempts, attempt, part))
+            for part in PARTS:
+                fd = folders.open_alive(folder_of(os.path.join(attempts, attempt), part))
                 if fd >= 0:
                     holds = folders.held(fd)
                     os.close(fd)
@@ -386,7 +387,11 @@ def build(shared: str, place: str, wish: Wish) -> Dict[str, Any]:
     facts, balanced = wish.facts, wish.balanced
     kept = _kept(place, wish)
     wanted = kept.mode if kept is not None else "host" if wish.spread else facts.get("network")
-    tried = container.network(shared) or trial.trial(shared, wanted or "auto")
+    tried = container.network(shared)
+    if tried is None:
+        from .net import trial  # a large import, which no container needs
+
+        tried = trial.trial(shared, wanted or "auto")
     if tried["mode"] == "none":
         raise network.NetworkError(
             str(tried["failed_step"]), str(tried["reason"]), str(tried["hint"])

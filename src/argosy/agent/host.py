@@ -11,16 +11,17 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import facts, files, volumes
-from .attempts import Attempt
-from .decide import Stage
+from . import facts
+from .attempt import files, volumes
+from .attempt.attempts import Attempt
+from .attempt.decide import Stage
+from .attempt.leaving import Leaving
+from .attempt.request import write_peers
 from .gpus import CardUsage
 from .groups import Group
-from .leaving import Leaving
 from .loop import Timer
 from .naming import safe_name
 from .place import Place
-from .request import write_peers
 
 RELEASED_MAX, EVENTS_MAX = 2000, 200
 REVIVE_EVERY, USAGE_EVERY, CAP_AFTER = 5.0, 10.0, 1.0

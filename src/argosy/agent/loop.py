@@ -14,7 +14,6 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from typing import Callable, Dict, List, Optional, Tuple
 
 Callback = Callable[[], None]
@@ -36,6 +35,8 @@ class Timer:
 
 def report(error: BaseException) -> None:
     """The default for errors of callbacks: a traceback on standard error."""
+    import traceback  # here only: it would cost every start of an agent two milliseconds
+
     traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
 
 

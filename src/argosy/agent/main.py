@@ -1,7 +1,7 @@
 """The agent's commands: `run`, `attach`, `lease`, `launcher`, `version`.
 
 run       be the agent of a home folder (one per folder; a second one is refused with exit code 7)
-attach    join standard input and output to the agent's socket; ends with standard input
+attach    join standard input and output to the agent's socket (relay.py)
 container be PID 1 of a container, and keep its agent alive (container.py)
 dial      let a server in that this host can reach (dial.py)
 keep      write ended attempts and their logs to standard output (keep.py)
@@ -24,8 +24,7 @@ from . import __version__
 IDLE_EXIT_S = 600.0
 END_WAIT_S = 10.0
 LOCK_WAIT_S = 1.0
-ATTACH_AGAIN_S = 0.02
-EXIT_CONFLICT, EXIT_UNREACHABLE, EXIT_USAGE = 7, 8, 2
+EXIT_CONFLICT, EXIT_USAGE = 7, 2
 USAGE = """usage: agent run --home DIR [--shared DIR] [--server-id ID] [--idle-exit SECONDS]
                  [--capacity JSON] [--address IP] [--detach] [--kept]
        agent container --home DIR [--server-id ID] [--address IP]
@@ -49,20 +48,19 @@ def main(argv: Optional[List[str]] = None) -> int:
     if command == "container" and options is not None and "home" in options:
         from .pod import container
 
-        return container.serve(options, [*_this_program(), "run", *words[1:]])
+        home = os.path.abspath(options["home"])
+        given = options  # mypy: never None from here on
+        return container.serve(home, lambda: run(given), lambda: _dial(home))
     if command == "dial" and options is not None and "home" in options:
-        from .pod import dial
-
-        env = os.environ
-        dial.Dialer(
-            options["home"], env["ARGOSY_DIAL"], env["ARGOSY_DIAL_FOLDER"], env["ARGOSY_LEASE"]
-        ).run()
+        return _dial(options["home"])
     if command == "keep" and options is not None and "home" in options:
         from .pod import keep
 
         return keep.keep(options["home"], sys.stdout.buffer)
     if command == "attach" and options is not None and "home" in options:
-        return attach(options["home"], options.get("say", ""), float(options.get("wait") or 0))
+        from . import relay
+
+        return relay.relay(options["home"], options.get("say", ""), float(options.get("wait") or 0))
     if command == "facts" and options is not None and "shared" in options:
         from . import commands
 
@@ -112,12 +110,13 @@ def _options(words: List[str]) -> Optional[Dict[str, str]]:
     return options
 
 
-def _this_program() -> List[str]:
-    """How this very program is run again."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if os.path.isfile(here):  # packed
-        return [sys.executable, "-I", "-S", here]
-    return [*package_command("from agent.main import main; sys.exit(main(sys.argv[2:]))")]
+def _dial(home: str) -> int:
+    """Let the server in that the environment names; never ends by itself."""
+    from .pod import dial
+
+    env = os.environ
+    dial.Dialer(home, env["ARGOSY_DIAL"], env["ARGOSY_DIAL_FOLDER"], env["ARGOSY_LEASE"]).run()
+    return 0
 
 
 def package_command(code: str) -> List[str]:
@@ -188,7 +187,9 @@ class Agent:
     """All parts put together."""
 
     def __init__(self, home: str, shared: str, options: Dict[str, str]) -> None:
-        from . import control, environment, facts, gpus, host, journal, link, loop, place
+        from . import facts, gpus, host, journal, loop, place
+        from .attempt import environment
+        from .door import control, link
         from .fence import keeper
         from .logs import tailer
         from .pod import container
@@ -238,7 +239,8 @@ class Agent:
         self.place.stock.needed = self._trees
         self.place.stock.sweep()
         self.server = link.Server(self.loop, "agent.sock", self.desk.first)
-        self._try_network(shared)
+        if not kept:  # else nothing will run here
+            self._try_network(shared)
 
     @staticmethod
     def _write_json(home: str, value: Dict[str, Any]) -> None:
@@ -356,43 +358,6 @@ def _plain_process() -> None:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGHUP, lambda *_: None)
-
-
-def attach(home: str, say: str = "", wait: float = 0.0) -> int:
-    """Join standard input and output to the agent's socket; ends when standard input does.
-
-    `say`: a line that is written first, once the agent is there, for which it may `wait` (seconds).
-    """
-    import selectors
-    import socket
-
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            os.chdir(home)
-            sock.connect("agent.sock")
-            break
-        except OSError as error:
-            if time.monotonic() >= deadline:
-                sys.stderr.write("error: no agent answers in %s: %s\n" % (home, error.strerror))
-                return EXIT_UNREACHABLE
-        time.sleep(ATTACH_AGAIN_S)
-    if say:
-        os.write(1, say.encode("ascii") + b"\n")
-    watch = selectors.PollSelector()  # unlike epoll it takes regular files
-    watch.register(0, selectors.EVENT_READ)
-    watch.register(sock, selectors.EVENT_READ)
-    while True:
-        for key, _ in watch.select():
-            data = os.read(0, 65536) if key.fd == 0 else sock.recv(65536)
-            if not data:
-                return 0
-            if key.fd == 0:
-                sock.sendall(data)
-            else:
-                while data:
-                    data = data[os.write(1, data) :]
 
 
 if __name__ == "__main__":

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from argosy.errors import InputError, NotFound
 from argosy.model.ids import dns_label
-from argosy.sdk.client import Client
 from argosy.views.shapes import Overview, TaskView
+
+if TYPE_CHECKING:
+    from argosy.sdk.client import Client
 
 COMPLETION_TIMEOUT = 0.4  # seconds
 _SHAPE = re.compile(r"([^/@\s]+)(?:/([^/@\s]+))?(?:/(\d+))?(?:@(\d+))?\Z")
@@ -112,14 +115,34 @@ class AddressType(click.ParamType):  # type: ignore[type-arg]
         from click.shell_completion import CompletionItem
 
         try:
-            names = _names(incomplete, self._deep)
+            names = self._known(incomplete)
         except Exception:  # completion never disturbs a command line
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
+    def _known(self, incomplete: str) -> list[str]:
+        return _names(incomplete, self._deep)
+
+
+class InfraType(AddressType):
+    """The name of an infra, or of a kind of them; completes those of a running server."""
+
+    name = "infra"
+
+    def _known(self, incomplete: str) -> list[str]:
+        names = _at_once().server().infras
+        return sorted({*names, *(name.partition("/")[0] for name in names)})
+
+
+def _at_once() -> Client:
+    """The server that runs, if it answers at once."""
+    from argosy.sdk.client import Client  # of the network: what works offline does without
+
+    return Client(start=False, timeout=COMPLETION_TIMEOUT)
+
 
 def _names(incomplete: str, deep: bool) -> list[str]:
-    client = Client(start=False, timeout=COMPLETION_TIMEOUT)
+    client = _at_once()
     group, slash, _ = incomplete.partition("/")
     if not slash or not deep:
         return list(dict.fromkeys(row.name for row in client.groups(ended=True, limit=100)))

@@ -23,6 +23,7 @@ QUEUE_MOST = 64  # items read ahead; the server waits then
 REDRAW = 0.1  # seconds
 LOGS_LATE = 10.0  # seconds that the last lines may take after the group's end
 NEWS_MOST = 12  # lines at once
+WAITS = (" PENDING", " STARTING", " RECOVERING")  # in a line about what has not begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Follower:
     view: Overview | None = None
     _seen_at: float = 0.0
     _told: str = ""
+    _waits: set[str] = field(default_factory=set)  # told since something last went on
     _open: set[str] = field(default_factory=set)
 
     def run(self, streams: Iterable[str]) -> Overview | None:
@@ -130,10 +132,21 @@ class Follower:
         self.view, self._seen_at = view, time.monotonic()
         if self.live.on:  # the block shows the rest
             told = tuple(line for line in told if _alarming(line))
+        told = tuple(line for line in told if self._is_new(line))
         for line in told[:NEWS_MOST]:
             self._say(self.paint(line, "red" if " FAILED" in line else "dim"))
         if len(told) > NEWS_MOST:
             self._say(self.paint(f"and {len(told) - NEWS_MOST} more changes", "dim"))
+
+    def _is_new(self, line: str) -> bool:
+        """Each try to get capacity goes through the same states: they are told once."""
+        if not any(word in line for word in WAITS):
+            self._waits.clear()
+        elif line in self._waits:
+            return False
+        else:
+            self._waits.add(line)
+        return True
 
     def _print(self, text: str) -> None:
         if text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -15,6 +16,7 @@ from argosy.errors import ArgosyError
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+UNWRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 # name: (module, attribute, help). A command is imported when it is called, not to list it.
 SECTIONS: Final[dict[str, dict[str, tuple[str, str, str]]]] = {
@@ -114,13 +116,27 @@ def cli(ctx: click.Context, no_color: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: runs a command line and exits with its code."""
+    _open_streams()
     code = run(arguments)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _quiet_stdout()
         code = code or PIPE_CLOSED
+    except OSError as error:
+        _quiet_stdout()
+        code = code or _report(_unexpected(error), as_json=False)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Descriptors 0 to 2 are there, whoever closed them: they never become a file or socket."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -188,10 +204,16 @@ def _report_usage(error: click.ClickException, words: list[str]) -> int:
 
 def _unexpected(error: Exception) -> ArgosyError:
     """An error that nobody translated: ours, unless the machine is to blame."""
-    from argosy.errors import AccessError, Broken
+    from argosy.errors import AccessError, Broken, InfraError
 
     if os.environ.get("ARGOSY_DEBUG") == "1":
         raise error
+    if isinstance(error, OSError) and error.errno in UNWRITTEN and not error.filename:
+        return InfraError(
+            f"not everything could be written: {error.strerror}",
+            code="file/unwritten",
+            hint="free some space where it goes, or write it to another disk",
+        )
     if isinstance(error, OSError) and error.filename:
         return AccessError(f"{error.strerror}: {error.filename}", code="file/refused", hint=(
             "see whether it is there, whether you may use it, and whether the disk has room",

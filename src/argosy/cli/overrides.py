@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from argosy.cli.address import InfraType
 from argosy.sdk.launch import read_text
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,7 +17,8 @@ def file_options(command: F) -> F:
     """The options that say how a file is read: the same for `validate`, `plan` and `launch`."""
     options = (
         click.argument("file", type=click.Path(allow_dash=True)),
-        click.option("--infra", default="", help="Run all on this infra, whatever the file says."),
+        click.option("--infra", type=InfraType(), default="",
+                     help="Run all on this infra, whatever the file says."),
         click.option("--env", "envs", multiple=True, metavar="K[=V]",
                      help="Set a variable; without =V from this environment."),
         click.option("--env-file", "env_files", multiple=True, metavar="FILE",

@@ -100,6 +100,7 @@ class Actuator:
         self._done_at: dict[str, float] = {}
         self._balancing = Balancing(clock, rim.spawn)
         self._one_host: tuple[Group | None, bool] = (None, True)
+        self._several_hosts: tuple[Group | None, InfraName, bool] = (None, "", False)
         self._book: tuple[Book | None, GroupId, InfraName, dict[str, Any]]
         self._book = (None, GroupId(""), "", {})
 
@@ -157,17 +158,20 @@ class Actuator:
             async with asyncio.timeout(VERB_TIMEOUT):
                 await self._rim.volumes.bind(request.volumes, placement)
                 await self._infra(placement.infra).acquire(request)
-        except (ArgosyError, OSError) as error:
+        except Exception as error:  # ours to mend too: the group waits, and `explain` says for what
+            if not isinstance(error, ArgosyError | OSError):
+                log.exception("acquire-failed", extra={"lease": action.lease})
             entry.refusals[action.lease] = self._refusal(action.lease, error)
             self._rim.news(entry)
             return
         entry.refusals.pop(action.lease, None)
         self._rim.look(placement.infra)
 
-    def _refusal(self, lease: LeaseId, error: ArgosyError | OSError) -> Refusal:
+    def _refusal(self, lease: LeaseId, error: Exception) -> Refusal:
         now = self._clock.now()
         if not isinstance(error, ArgosyError):
-            text = str(error) or "the infra did not answer in time"
+            text = str(error) if isinstance(error, OSError) else repr(error)
+            text = text or "the infra did not answer in time"
             return Refusal(lease, "infra", text, "", now, now + REFUSED_RETRY)
         retry = error.retry
         if retry == NEVER and not isinstance(error, CapacityError | AccessError | InfraError):
@@ -214,7 +218,7 @@ class Actuator:
             own = isinstance(infra, OwnAddresses) and infra.own_addresses
             apart = isinstance(infra, HostsApart) and infra.hosts_apart
             # Isolated on several hosts is planned only where the nodes need not reach each other.
-            mixed = group.spec.network != "isolated" and on_several_hosts(group, action.infra)
+            mixed = group.spec.network != "isolated" and self._on_several_hosts(group, infra)
             spread = own or (apart and mixed)
             message = compose(
                 group,
@@ -230,6 +234,13 @@ class Actuator:
         else:
             return
         self._done_at[key] = self._clock.now()
+
+    def _on_several_hosts(self, group: Group, infra: Infra) -> bool:
+        """Whether its nodes there are on several hosts; asked once for a decision."""
+        if self._several_hosts[0] is not group or self._several_hosts[1] != infra.name:
+            several = on_several_hosts(group, infra.name)
+            self._several_hosts = (group, infra.name, several)
+        return self._several_hosts[2]
 
     def _shares(self, group: Group) -> bool:
         """Whether a folder on its host is one for the whole group; asked once for a decision."""

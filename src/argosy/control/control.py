@@ -103,13 +103,15 @@ class Control:
         """Take a group in. Raises Conflict for a live name, CapacityError when it can never fit."""
         await self._refuse_impossible(spec)
         spec = self.volumes.resolved(spec)
-        if replace:
-            await self._end_live(spec.name)
+        if not replace:
+            self._refuse_live(spec.name)  # before anything is copied
         self._groups_issued += 1
         id_ = group_id(self.store.server_id, Serial(self.life, self._groups_issued))
-        self._refuse_live(spec.name)
         try:
             taken = await asyncio.to_thread(snapshot.take, self.home, id_, snapshot.sources(spec))
+            if replace:  # only now: a file that is not there ends nothing
+                await self._end_live(spec.name)
+            self._refuse_live(spec.name)
             group = Group(id=id_, spec=_moved(spec, taken), submitted_at=self.clock.now())
             by = f" by {spec.user}" if spec.user else ""
             event = Event(group.submitted_at, "group-submitted", "", f"submitted{by}")

@@ -342,11 +342,15 @@ class Controller:
         look = self._fences.shown(look, self._leases_on(look.infra), self.clock.now())
         now = self.sights[look.infra] = observer.sight(look)
         old, new = before.by_group if before is not None else {}, now.by_group
+        partly = bool(look.blind_all or look.blind)
         for group in {*old, *new}:
             entry = self.entries.get(group)
+            was, here = old.get(group, ()), new.get(group, ())
+            if not partly and observer.left_behind(was, here, entry.group if entry else None):
+                self.freed(look.infra)
             if entry is None:
                 self._release_orphans(now, group)
-            elif old.get(group) != new.get(group):
+            elif was != here:
                 self.news(entry)
         for entry in self.entries.values():
             if observer.waits_for_absence(entry.group, now):

@@ -8,7 +8,9 @@ evidence, which is shown as a look shows it: the leases there are GONE.
 What must hold (docs/decisions/0009): `held` is never less than what the host has, and `acked`
 never earlier than the sending of any heartbeat that the host may see acknowledged. So `held` is
 written down before a longer fence is asked for, and lowered only by the word of the host; and
-`acked` begins with this server, since an earlier one may have acknowledged until then.
+`acked` begins with this server, since an earlier one may have acknowledged until then. A host may
+have been left alone for long before it takes a lease: the silence about a lease begins when it was
+held, for nothing was assigned to it before.
 """
 
 from __future__ import annotations
@@ -83,25 +85,28 @@ class Fences:
 
     # What follows
 
-    def silent_since(self, host: HostRef) -> float:
-        """When a heartbeat of that host may have been acknowledged last."""
-        return max(self._acked.get(host, 0.0), self._began_at)
+    def silent_since(self, host: HostRef, held_at: float = 0.0) -> float:
+        """When a heartbeat of that host may have been acknowledged last, that counts for a lease
+        which is held since `held_at`.
+        """
+        return max(self._acked.get(host, 0.0), self._began_at, held_at)
 
-    def due(self, host: HostRef) -> float:
-        """When it is certain that nothing runs there, unless it is heard before; infinity: never
-        by itself.
+    def due(self, host: HostRef, held_at: float = 0.0) -> float:
+        """When it is certain that nothing of a lease runs there that is held since `held_at`,
+        unless the host is heard before; infinity: never by itself.
         """
         seconds = self._held.get(host)
         if seconds is None:
             return float("inf")
-        return self.silent_since(host) + seconds * (1 + DRIFT) + KILL_SECONDS + MARGIN
+        since = self.silent_since(host, held_at)
+        return since + seconds * (1 + DRIFT) + KILL_SECONDS + MARGIN
 
     def shown(self, look: Look, leases: Iterable[Lease], now: float) -> Look:
         """The look, with what was on hosts whose fence has run out."""
         gone = {}
         for lease in leases if self._held else ():
             host = _host_of(lease, look.infra)
-            if host is not None and now > self.due(host):
+            if host is not None and now > self.due(host, lease.held_at):
                 text = f"the fence of {words(self._held[host])} ran out"
                 gone[lease.id] = SeenLease(lease.id, SeenState.GONE, lease.host, text)
         if not gone:
@@ -116,13 +121,17 @@ class Fences:
         told: dict[str, Reason] = {}
         for lease in leases if self._held else ():
             host = _host_of(lease, lease.placement.infra)
-            if host is None or host not in self._held or now - self.silent_since(host) <= after:
+            if host is None or host not in self._held:
                 continue
-            at = datetime.fromtimestamp(self.due(host), UTC).strftime("%H:%M:%S UTC")
+            since = self.silent_since(host, lease.held_at)
+            if now - since <= after:
+                continue
+            due = self.due(host, lease.held_at)
+            at = datetime.fromtimestamp(due, UTC).strftime("%H:%M:%S UTC")
             fence = words(self._held[host])
             text = f"{lease.host} is silent: given up at {at}, when its fence of {fence} is out"
             node = str(lease.placement.node)
-            told[node] = Reason(SUSPECT, node, text, self.silent_since(host), HINT)
+            told[node] = Reason(SUSPECT, node, text, since, HINT)
         if not told:
             return tuple(reasons)
         others = (one for one in reasons if one.code != SUSPECT or one.about not in told)
@@ -183,3 +192,8 @@ def _write(file: Path, held: Mapping[HostRef, float]) -> None:
         out.flush()
         os.fsync(out.fileno())
     fresh.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # a shorter fence that comes back with the old name gives up too early
+    finally:
+        os.close(folder)

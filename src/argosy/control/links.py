@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from argosy.clock import Clock
 from argosy.control.fences import HostFence
-from argosy.errors import ArgosyError, Broken
+from argosy.errors import ArgosyError, Broken, Unreachable
 from argosy.infra.api import HostRef, Infra, Stream
 from argosy.model.ids import AttemptId, LeaseId, Serial
 
@@ -25,6 +25,7 @@ log = logging.getLogger("argosy.control.links")
 PROTOCOL: Final = 1
 RETRY_FIRST: Final = 0.05  # seconds until a broken stream is opened again; doubles
 RETRY_MOST: Final = 2.0
+HOST_GONE: Final = "agent/host-gone"  # says an agent that only has the logs of a host
 ATTACH_TIMEOUT: Final = 20.0
 SEND_TIMEOUT: Final = 20.0
 NO_AGENT: Final = "agent/does-not-start"  # as infras say it
@@ -140,19 +141,24 @@ class AgentLink:
         """Keep the stream open until the task is cancelled."""
         delay, starts_failed = RETRY_FIRST, 0
         while True:
+            self._introduced.clear()
             try:
                 async with asyncio.timeout(ATTACH_TIMEOUT):
                     stream = await self._infra.attach(self.ref)
-                delay, starts_failed = RETRY_FIRST, 0
+                starts_failed = 0
                 await self._serve(stream)
             except (ArgosyError, OSError, TimeoutError, ValueError) as error:
                 log.info("link-down", extra={"host": str(self.ref.host), "why": str(error)})
+                if getattr(error, "code", "") == HOST_GONE:
+                    delay = IDLE_CLOSE
                 if getattr(error, "code", "") == NO_AGENT:
                     starts_failed += 1
                     if starts_failed >= STARTS_FAILED:
                         self._complain("agent-does-not-start", str(error))
             except Exception:  # ours to mend; without its link the host would be out of reach
                 log.exception("link-failed", extra={"host": str(self.ref.host)})
+            if self._introduced.is_set():  # not by an agent that turned us away
+                delay = RETRY_FIRST
             await self._clock.sleep(delay)
             delay = min(RETRY_MOST, delay * 2)
 
@@ -234,6 +240,8 @@ class AgentLink:
                 self._wanted.set()
             case None if message.get("code") == "agent/protocol":
                 raise self._stranger(str(message.get("text")))
+            case None if message.get("code") == HOST_GONE:
+                raise Unreachable(str(message.get("text")), code=HOST_GONE)
             case _:
                 pass  # other heartbeats, and words of newer agents
 

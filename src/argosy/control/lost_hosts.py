@@ -165,7 +165,7 @@ class LostHosts:
         """Give up all that is on a host; its infra, and the leases given up.
 
         Raises NotFound, InputError (on two infras), Conflict (nodes live there, and nobody said
-        that it is lost).
+        that it is lost; or it answers, and nothing waits for it).
         """
         name, views = await self._only(host, infra)
         if (name, host) in self._words:
@@ -178,6 +178,12 @@ class LostHosts:
                 hint=f"`argosy infra lost {host}` first, when it is gone",
             )
         given_up = [lease.id for _, lease in self._on(name, host)]
+        if not given_up and (name, host) not in self._words and self._answers(name, host, views):
+            raise Conflict(
+                f"there is nothing to forget: {host} of {name} answers, and nothing waits for it",
+                code="infra/host-answers",
+                hint=f"`argosy infra lost {host}` first, once it is gone",
+            )
         known, kept = self._infras[name], None
         if isinstance(known, Forgets):
             await known.forget_host(host)

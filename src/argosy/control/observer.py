@@ -9,7 +9,7 @@ from typing import Any
 from argosy.control.entry import Entry, Word
 from argosy.control.links import AgentLink
 from argosy.model.group import Attempt, Group, LeaseState, Outcome, Stage
-from argosy.model.ids import AttemptId, GroupId, InfraName, Serial, group_of
+from argosy.model.ids import AttemptId, GroupId, InfraName, LeaseId, Serial, group_lease, group_of
 from argosy.model.observed import Look, Observed, Queue, SeenAttempt, SeenLease
 from argosy.model.secrets import masked, secret_values
 
@@ -74,6 +74,20 @@ def waits_for_absence(group: Group, sight: Sight) -> bool:
         for one in group.leases
         if one.placement.infra == infra
     )
+
+
+def left_behind(
+    old: tuple[SeenLease, ...], new: tuple[SeenLease, ...], group: Group | None
+) -> bool:
+    """Whether something is gone that no record counts any more, so that no decision tells of it:
+    of a group that is forgotten or over, or a lease that had been given up.
+    """
+    if group is None or group.phase.final:
+        known: set[LeaseId] = set()
+    else:
+        known = {one.id for one in group.leases} | {group_lease(group.id)}
+    there = {one.lease for one in new}
+    return any(one.lease not in there and one.lease not in known for one in old)
 
 
 def reported(entry: Entry, fact: Mapping[str, Any]) -> tuple[Serial, tuple[SeenAttempt, ...]]:

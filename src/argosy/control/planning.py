@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -34,14 +34,17 @@ async def answer(
 
     `counted`: what of the offers counts.
     """
-    offers: list[Offer] = []
+    asked = _asked(request.nodes, spec, infras)
+    answers = await asyncio.gather(*(_offered(infras[name], need) for name, need in asked))
+    by_place: dict[object, Offer] = {}  # a host is there once, however often it was asked for
     problems: list[str] = []
-    for name, need in _asked(request.nodes, spec, infras):
-        try:
-            async with asyncio.timeout(OFFERS_TIMEOUT):
-                offers += counted(await infras[name].offers(need))
-        except (ArgosyError, OSError) as error:
-            problems.append(f"{name}: {error}" if str(error) else f"{name} does not answer")
+    for one in answers:
+        if isinstance(one, str):
+            problems += [one] if one not in problems else []
+            continue
+        for offer in counted(one):
+            by_place.setdefault((offer.infra, offer.host) if offer.host else offer, offer)
+    offers = list(by_place.values())
     unknown = unknown_infras(request.nodes, spec, infras)
     if unknown:
         problems += [f"no infra {one!r} is known here" for one in unknown]
@@ -66,10 +69,20 @@ def unknown_infras(
 def _asked(
     nodes: tuple[NodeId, ...], spec: GroupSpec, infras: Mapping[InfraName, Infra]
 ) -> list[tuple[InfraName, Need]]:
-    """Which infra is asked for which need, each infra once."""
-    asked: dict[InfraName, Need] = {}
+    """Which infra is asked for which need: once for each that may be offered something else."""
+    asked: dict[object, tuple[InfraName, Need]] = {}
     for task in dict.fromkeys(node.task for node in nodes):
         for need in spec.task(task).needs:
             for name in sorted(named(need.infra or DEFAULT_INFRA, infras)):
-                asked.setdefault(name, need)
-    return list(asked.items())
+                differs = (name, need.infra, need.use_spot, need.accelerators)
+                asked.setdefault(differs, (name, need))
+    return list(asked.values())
+
+
+async def _offered(infra: Infra, need: Need) -> Sequence[Offer] | str:
+    """What an infra offers, or why nobody knows."""
+    try:
+        async with asyncio.timeout(OFFERS_TIMEOUT):
+            return await infra.offers(need)
+    except (ArgosyError, OSError) as error:
+        return f"{infra.name}: {error}" if str(error) else f"{infra.name} does not answer"

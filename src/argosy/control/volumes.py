@@ -2,19 +2,20 @@
 
 What is kept of them is in the store; the bytes are where the infras have them. A delete first says
 in the store that nothing new may mount it, then has the bytes removed, then forgets it; one that
-was interrupted is finished by the next.
+was interrupted is finished by the next. A new one is kept so from before it is made until it is
+whole: so what an interrupted `apply` has left is removed by a delete, too.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from argosy.clock import Clock
-from argosy.errors import CapacityError, Conflict, InfraError, NotFound
+from argosy.errors import ArgosyError, CapacityError, Conflict, InfraError, NotFound, Unreachable
 from argosy.infra.api import Infra, Volumes
 from argosy.model.ids import InfraName
 from argosy.model.plan import Placement
@@ -23,9 +24,12 @@ from argosy.model.volumes import Volume, VolumeKind, VolumeSpec, VolumeUse
 from argosy.plan.candidates import named
 from argosy.storage import volumes as wording
 from argosy.store.store import Store
+from argosy.views.near import unknown_infra
 
 PINNED_ON: Final = "ssh/"  # where a `local` volume is on one host of several
 ELSEWHERE_RETRY: Final = 1.0  # seconds until a plan that came too early is made anew
+AGAIN: Final = "something of it may be there: the same command again goes on with it"
+FORGET: Final = "`argosy volumes delete {name} --forget` gives up what is in it"
 
 
 class Change(StrEnum):
@@ -96,48 +100,118 @@ class KeptVolumes:
 
     # For people
 
-    async def apply(self, spec: VolumeSpec) -> tuple[Volume, Change]:
-        """Make a volume, or change what may change of one. Raises InputError, Conflict, NotFound,
-        InfraError.
+    def check(self, spec: VolumeSpec, *, new: bool = False) -> None:
+        """What can be said before any is made; `new`: and none is changed. Raises Conflict,
+        NotFound.
+        """
+        spec = self._as_called_here(spec)
+        before = {one.spec.name: one for one in self._store.volumes()}.get(spec.name)
+        if before is None:
+            self._refuse_unknown_infra(spec)
+        elif before.whole or before.spec != spec:
+            _judged(new)(before, spec)
+
+    async def apply(self, spec: VolumeSpec, *, new: bool = False) -> tuple[Volume, Change]:
+        """Make a volume, or change what may change of one; `new`: change none. Raises InputError,
+        Conflict, NotFound, InfraError.
         """
         async with self._lock:
+            spec = self._as_called_here(spec)
             there = {one.spec.name: one for one in self._store.volumes()}
             before = there.get(spec.name)
-            if before is not None:
-                after = wording.changed(before, spec)
-                if after == before:
-                    return before, Change.UNCHANGED
-                change = Change.CHANGED
-            else:
-                self._refuse_unknown_infra(spec)
-                now = self._clock.now()
-                id_ = f"{spec.name}-{int(now * 1000):x}"  # one of that name at a time
-                after = Volume(id_, spec, now, *_decided(spec))
-                change = Change.CREATED
-            for infra in self._of(after):
-                await infra.ensure_volume(after)
+            if before is None:
+                return await self._created(spec, self._new_id(spec)), Change.CREATED
+            if not before.whole and before.spec == spec:  # goes on with what was interrupted
+                return await self._created(spec, before.id), Change.CREATED
+            after = _judged(new)(before, spec)
+            if after == before:
+                return before, Change.UNCHANGED
+            await self._ensure(after)
             await self._store.put_volume(after)
-            return after, change
+            return after, Change.CHANGED
 
-    async def delete(self, name: str) -> Volume:
-        """Forget a volume; the bytes go where they are ours. Raises NotFound, Conflict while groups
-        use it, Unreachable while a host that has them does not answer.
+    async def delete(self, name: str, *, forget: bool = False) -> tuple[Volume, str]:
+        """Forget a volume; the bytes go where they are ours. The volume, and why bytes of it may
+        have stayed: only with `forget`, which passes over whoever does not answer.
+
+        Raises NotFound, Conflict while groups use it, and without `forget` Unreachable while a host
+        that has the bytes does not answer, or its infra is not known any more.
         """
         async with self._lock:
             volume = await self._store.begin_delete_volume(name)
-            for infra in self._of(volume):
-                await infra.delete_volume(volume)
+            why = ""
+            try:
+                await self._remove(volume)
+            except ArgosyError as error:
+                if not forget:
+                    raise
+                why = error.text
             await self._store.strike_volume(volume.id)
-            return volume
+            return volume, why
+
+    def _new_id(self, spec: VolumeSpec) -> str:
+        return f"{spec.name}-{int(self._clock.now() * 1000):x}"  # one of that name at a time
+
+    async def _created(self, spec: VolumeSpec, id_: str) -> Volume:
+        """Make a new one; of one that cannot be made whole what there is is removed again."""
+        self._refuse_unknown_infra(spec)
+        infra, host = _decided(spec)
+        unfinished = Volume(id_, spec, infra=infra, host=host, deleting=True)
+        await self._store.put_volume(unfinished)
+        try:
+            await self._ensure(unfinished)
+        except ArgosyError as error:
+            if not await self._undone(unfinished, error):
+                error.hints = (*error.hints, AGAIN, FORGET.format(name=spec.name))
+            raise
+        volume = replace(unfinished, created_at=self._clock.now(), deleting=False)
+        await self._store.put_volume(volume)
+        return volume
 
     def _refuse_unknown_infra(self, spec: VolumeSpec) -> None:
         if spec.infra and not named(spec.infra, self._infras):
-            known = ", ".join(sorted(self._infras))
-            raise NotFound(
-                f"no infra {spec.infra!r} is known here",
-                code="infra/unknown",
-                hint=f"there is {known}",
+            text, hints = unknown_infra(spec.infra, self._infras)
+            raise NotFound(f"volume {spec.name!r}: {text}", code="infra/unknown", hint=hints)
+
+    async def _undone(self, volume: Volume, why: ArgosyError) -> bool:
+        """Remove what there is of one that could not be made whole; False: it may be left."""
+        if isinstance(why, Unreachable):  # then it cannot be asked to remove anything, either
+            return False
+        try:
+            await self._remove(volume)
+        except ArgosyError:
+            return False
+        await self._store.strike_volume(volume.id)
+        return True
+
+    async def _ensure(self, volume: Volume) -> None:
+        for infra in self._of(volume):
+            await infra.ensure_volume(volume)
+
+    async def _remove(self, volume: Volume) -> None:
+        # One of type `local` has no bytes before its first use has decided where they are.
+        where = volume.infra if volume.spec.kind is VolumeKind.LOCAL else volume.spec.infra
+        if volume.spec.ours and where and not named(where, self._infras):
+            raise Unreachable(
+                f"the volume {volume.spec.name!r} is on {where}, which is not known here any more",
+                code="volumes/infra-gone",
+                hint=(
+                    "put it back into config.yaml, `argosy server stop`, and delete it again",
+                    FORGET.format(name=volume.spec.name),
+                ),
             )
+        for infra in self._of(volume):
+            try:
+                await infra.delete_volume(volume)
+            except Unreachable as error:
+                error.hints = (*error.hints, FORGET.format(name=volume.spec.name))
+                raise
+
+    def _as_called_here(self, spec: VolumeSpec) -> VolumeSpec:
+        """The spec with the name of its infra as that writes it: `ssh/LAB` may mean `ssh/lab`."""
+        alike = [name for name in self._infras if name.lower() == spec.infra.lower()]
+        known = spec.infra in self._infras or len(alike) != 1
+        return spec if known else replace(spec, infra=alike[0])
 
     def _of(self, volume: Volume) -> Iterator[Volumes]:
         """The infras that have something to do with it."""
@@ -146,6 +220,11 @@ class KeptVolumes:
             infra = self._infras[name]
             if isinstance(infra, Volumes):
                 yield infra
+
+
+def _judged(new: bool) -> Callable[[Volume, VolumeSpec], Volume]:
+    """What becomes of a volume that is there; raises Conflict."""
+    return wording.same if new else wording.changed
 
 
 def _decided(spec: VolumeSpec) -> tuple[InfraName, str]:

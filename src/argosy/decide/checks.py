@@ -6,7 +6,7 @@ record is kept.
 
 from __future__ import annotations
 
-from argosy.model.group import Attempt, Group, LeaseState, Stage
+from argosy.model.group import ENDED, GONE, RUNNING, Attempt, Group
 
 
 def check(before: Group, after: Group) -> list[str]:
@@ -34,7 +34,7 @@ def _attempt(old: Attempt, new: Attempt) -> list[str]:
         wrong.append(f"the goal of {new.node}@{new.number} fell")
     if not old.live and (old.outcome, old.ended_at) != (new.outcome, new.ended_at):
         wrong.append(f"{new.node}@{new.number} had ended and changed")
-    if (new.outcome is not None) != (new.stage is Stage.ENDED):
+    if (new.outcome is not None) != (new.stage is ENDED):
         wrong.append(f"{new.node}@{new.number} has an outcome and has not ended, or the reverse")
     return wrong
 
@@ -47,7 +47,7 @@ def _nodes(after: Group) -> list[str]:
         if attempt.live:
             live.setdefault(attempt.node, []).append(attempt)
     for node in after.nodes:
-        running = [one for one in live.get(node.id, []) if one.goal is Stage.RUNNING]
+        running = [one for one in live.get(node.id, []) if one.goal is RUNNING]
         if len(running) > 1 or (running and running[0].id != node.attempt):
             wrong.append(f"{node.id} has more than one attempt that may run")
         for attempt in running:
@@ -75,6 +75,6 @@ def _group(before: Group, after: Group) -> list[str]:
         wrong.append("a restart budget was reset")
     if len({one.id for one in after.leases}) != len(after.leases):
         wrong.append("a lease stands twice in the record")
-    if any(one.state is LeaseState.GONE for one in after.leases):
+    if any(one.state is GONE for one in after.leases):
         wrong.append("a lease of which nothing is left stayed in the record")
     return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from argosy.decide.draft import Draft
-from argosy.model.group import Node, Outcome, Stage
+from argosy.model.group import RUNNING, Node, Outcome
 from argosy.model.spec import Condition, TaskSpec
 
 
@@ -46,7 +46,7 @@ def _holds(draft: Draft, task: TaskSpec, node: Node, condition: Condition) -> bo
         case Condition.HEALTHY:
             if node.settled is Outcome.SUCCEEDED and task.ready is None:
                 return True  # without a probe it was healthy while it ran
-            here = attempt is not None and attempt.stage is Stage.RUNNING and attempt.healthy
+            here = attempt is not None and attempt.stage is RUNNING and attempt.healthy
             return here and not node.replace
         case _:
             assert_never(condition)

@@ -7,28 +7,48 @@ same object.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-from argosy.model.action import Action, Decision, Event, Limits, Reason
-from argosy.model.edit import changed, edited
-from argosy.model.group import Attempt, Group, Lease, LeaseState, Node, Outcome, Phase, Placing
-from argosy.model.ids import ZERO, AttemptId, LeaseId, NodeId, Serial, serial_of
+from argosy.model.action import Action, Decision, Event, Limits, Reason, make_event, make_reason
+from argosy.model.edit import edited
+from argosy.model.group import (
+    ENDED,
+    FINAL,
+    GONE,
+    Attempt,
+    Group,
+    Lease,
+    Node,
+    Outcome,
+    Phase,
+    Placing,
+    change_attempt,
+    change_lease,
+    change_node,
+    make_node,
+)
+from argosy.model.ids import ZERO, AttemptId, LeaseId, NodeId, Serial, node_name, serial_of
 from argosy.model.observed import Look, Observed, Report, SeenLease
 from argosy.model.spec import EndsWith, Execution, GroupSpec, TaskSpec
 
 NEVER = float("inf")
+NO_NODES: dict[Outcome | None, int] = dict.fromkeys((None, *Outcome), 0)  # settled so, or not
+OVER = FINAL | {Phase.ENDING}  # phases in which nothing is begun any more
 
 
 def ending(attempt: Attempt) -> str:
     """How an attempt ended, in words: `failed: exit 3`."""
-    outcome = attempt.outcome.value if attempt.outcome is not None else "has not ended"
+    outcome = str(attempt.outcome or "has not ended")
     words = attempt.text or attempt.cause
     if not attempt.text and attempt.signal is not None:
         words = f"signal {attempt.signal}"
     elif not attempt.text and attempt.exit_code is not None:
         words = f"exit {attempt.exit_code}"
     return f"{outcome}: {words}" if words else outcome
+
+
+def _name(about: NodeId | str) -> str:
+    return about if isinstance(about, str) else node_name(about)
 
 
 class Draft:
@@ -42,12 +62,12 @@ class Draft:
         self.limits = limits
         self.nodes: dict[NodeId, Node] = {node.id: node for node in group.nodes}
         if not self.nodes:  # the first decision of all
-            self.nodes = {one: Node(one) for one in group.spec.nodes()}
+            self.nodes = {one: make_node(one) for one in group.spec.nodes()}
         self._ids_by_task: dict[str, list[NodeId]] = {task.name: [] for task in group.spec.tasks}
         for one in self.nodes:
             self._ids_by_task[one.task].append(one)
         self._nodes_by_task: dict[str, list[Node]] = {}  # until one of the task is changed
-        self._settled: dict[str, Counter[Outcome | None]] = {}
+        self._settled: dict[str, dict[Outcome | None, int]] = {}
         self.attempts: dict[AttemptId, Attempt] = {one.id: one for one in group.attempts}
         self.leases: dict[LeaseId, Lease] = {one.id: one for one in group.leases}
         self.tasks: dict[str, TaskSpec] = {task.name: task for task in group.spec.tasks}
@@ -71,13 +91,13 @@ class Draft:
     @property
     def phase(self) -> Phase:
         """The phase, with the edits so far."""
-        phase: Phase = self.get("phase")
+        phase: Phase = self.changes.get("phase", self.group.phase)
         return phase
 
     @property
     def placing(self) -> Placing:
         """How far the gang is on its way to capacity, with the edits so far."""
-        placing: Placing = self.get("placing")
+        placing: Placing = self.changes.get("placing", self.group.placing)
         return placing
 
     @property
@@ -88,7 +108,7 @@ class Draft:
     @property
     def ending(self) -> bool:
         """Nothing is restarted, replaced or acquired any more."""
-        return self.phase is Phase.ENDING or self.phase.final
+        return self.phase in OVER
 
     @property
     def gang(self) -> tuple[TaskSpec, ...]:
@@ -126,7 +146,7 @@ class Draft:
         """The attempts that have not ended, by the lease that they live on."""
         found: dict[LeaseId, list[Attempt]] = {}
         for attempt in self.attempts.values():
-            if attempt.live:
+            if attempt.stage < ENDED:
                 found.setdefault(attempt.lease, []).append(attempt)
         return found
 
@@ -158,12 +178,13 @@ class Draft:
     def _head_settled(self, task: TaskSpec) -> Outcome | None:
         return self.nodes[self._ids_by_task[task.name][0]].settled
 
-    def _settled_of(self, task: str) -> Counter[Outcome | None]:
+    def _settled_of(self, task: str) -> dict[Outcome | None, int]:
         """How many nodes of a task are settled, and how: kept, since every node's end asks it."""
         found = self._settled.get(task)
         if found is None:
-            found = Counter([self.nodes[one].settled for one in self._ids_by_task[task]])
-            self._settled[task] = found
+            found = self._settled[task] = NO_NODES.copy()
+            for one in self._ids_by_task[task]:
+                found[self.nodes[one].settled] += 1
         return found
 
     # What was seen
@@ -211,16 +232,18 @@ class Draft:
         self._edited = True
         self._nodes_by_task.pop(node.task, None)
         was = self.nodes[node]
-        becomes = changed(was, changes)
+        becomes = change_node(was, changes)
         if becomes.settled is not was.settled:
-            self._settled_of(node.task).update({was.settled: -1, becomes.settled: 1})
+            settled = self._settled_of(node.task)
+            settled[was.settled] -= 1
+            settled[becomes.settled] += 1
         self.nodes[node] = becomes
         return becomes
 
     def set_attempt(self, attempt: AttemptId, **changes: Any) -> Attempt:
         """Change an attempt."""
         self._edited = True
-        self.attempts[attempt] = becomes = changed(self.attempts[attempt], changes)
+        self.attempts[attempt] = becomes = change_attempt(self.attempts[attempt], changes)
         self.moved.add(becomes.lease)
         return becomes
 
@@ -233,19 +256,19 @@ class Draft:
     def set_lease(self, lease: LeaseId, **changes: Any) -> Lease:
         """Change a lease."""
         self._edited = True
-        self.leases[lease] = becomes = changed(self.leases[lease], changes)
+        self.leases[lease] = becomes = change_lease(self.leases[lease], changes)
         self.moved.add(lease)
         return becomes
 
     def issue(self) -> Serial:
         """The next serial of this group."""
-        last = self._serial
-        if last.life < self.observed.life:  # the first of a new life
-            if last != ZERO:
-                self.set(lives=(*self.get("lives"), last))
-            last = Serial(self.observed.life, 0)
-        self._serial = Serial(last.life, last.count + 1)
-        return self._serial
+        life, count = self._serial
+        if life < self.observed.life:  # the first of a new life
+            if self._serial != ZERO:
+                self.set(lives=(*self.get("lives"), self._serial))
+            life, count = self.observed.life, 0
+        self._serial = serial = Serial(life, count + 1)
+        return serial
 
     def issued(self, lease: LeaseId) -> bool:
         """Whether this record issued the lease: one that it did not is from after a backup."""
@@ -277,15 +300,15 @@ class Draft:
 
     # What is said
 
-    def tell(self, code: str, about: object, text: str, *, attempt: int = 0) -> None:
+    def tell(self, code: str, about: NodeId | str, text: str, *, attempt: int = 0) -> None:
         """Record a past fact."""
-        self._events.append(Event(self.now, code, str(about), text, attempt))
+        self._events.append(make_event(self.now, code, _name(about), text, attempt))
 
     def wait(
-        self, code: str, about: object, text: str, *, since: float = 0.0, hint: str = ""
+        self, code: str, about: NodeId | str, text: str, *, since: float = 0.0, hint: str = ""
     ) -> None:
         """Say why something is not done yet."""
-        self._reasons.append(Reason(code, str(about), text, since, hint))
+        self._reasons.append(make_reason(code, _name(about), text, since, hint))
 
     def wake(self, at: float) -> None:
         """The answer could change by itself at that time."""
@@ -305,7 +328,7 @@ class Draft:
         }
         if not self._edited and not changes:
             return self.group
-        held = tuple(one for one in self.leases.values() if one.state is not LeaseState.GONE)
+        held = tuple(one for one in self.leases.values() if one.state is not GONE)
         return edited(
             self.group,
             nodes=tuple(self.nodes.values()),

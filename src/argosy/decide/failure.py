@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argosy.decide.draft import Draft, ending
-from argosy.model.group import Attempt, Intent, LeaseState, Node, Outcome, Stage, Verb
+from argosy.model.group import HELD, READY, Attempt, Intent, Node, Outcome, Verb
 from argosy.model.ids import NodeId
 from argosy.model.spec import Restart, Scope, TaskSpec
 
@@ -35,7 +35,7 @@ def _leave_hosts(draft: Draft) -> None:
     """
     for lease in [one for one in draft.leases.values() if one.leaving]:
         node, task = draft.nodes[lease.node], draft.tasks[lease.node.task]
-        if node.lease != lease.id or lease.state is not LeaseState.HELD or draft.ending:
+        if node.lease != lease.id or lease.state is not HELD or draft.ending:
             continue
         if node.settled is not None or draft.verdict(task) is not None or task not in draft.gang:
             continue
@@ -222,7 +222,7 @@ def _renew_node(
 ) -> None:
     node = draft.nodes[node_id]
     attempt = draft.newest(node)
-    begun = attempt is not None and (not attempt.live or attempt.goal > Stage.READY)
+    begun = attempt is not None and (not attempt.live or attempt.goal > READY)
     changes = {"barrier": barrier, "settled": None, "cause": ""}
     if whole:
         changes["asked"] = False

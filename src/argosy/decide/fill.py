@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argosy.decide.draft import Draft
-from argosy.model.group import Attempt, Lease, LeaseState, Node
+from argosy.model.group import HELD, Attempt, Lease, Node, make_attempt
 from argosy.model.ids import attempt_id
 
 ATTEMPTS_KEPT = 20  # ended ones per node that stay in the record; events tell of all
@@ -24,7 +24,7 @@ def fill(draft: Draft) -> None:
 def _vacancy(draft: Draft, node: Node) -> Lease | None:
     """The capacity of a node, when it is there, nothing lives on it, and the back-off is over."""
     lease = draft.leases.get(node.lease) if node.lease is not None else None
-    if lease is None or lease.state is not LeaseState.HELD or lease.lost:
+    if lease is None or lease.state is not HELD or lease.lost:
         return None
     if lease.asked_at < draft.observed.looking_since and draft.report(lease.id) is None:
         # This record may be older than what runs there: a restored backup.
@@ -50,10 +50,12 @@ def _gives_way(draft: Draft, attempt: Attempt, lease: Lease) -> bool:
 
 
 def _attempt(draft: Draft, node: Node, lease: Lease) -> None:
-    if not draft.get("gang_barrier"):
-        draft.set(gang_barrier=draft.issue_barrier())
-    barrier = node.barrier or draft.get("gang_barrier")
-    attempt = Attempt(
+    first = draft.get("gang_barrier")
+    if not first:
+        first = draft.issue_barrier()
+        draft.set(gang_barrier=first)
+    barrier = node.barrier or first
+    attempt = make_attempt(
         id=attempt_id(draft.group.id, draft.issue()),
         node=node.id,
         number=node.number + 1,

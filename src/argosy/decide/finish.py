@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from argosy.decide import depends
 from argosy.decide.draft import Draft
-from argosy.model.group import Lease, LeaseState, Outcome, Phase, Placing, Verb
+from argosy.model.group import GONE, RELEASING, Lease, Outcome, Phase, Placing, Verb
 from argosy.model.spec import EndsWith, Execution, OnFailure, TaskSpec
 
 UNPREPARED = ("setup-failed", "files-failed", "volume-failed", "network-failed")
@@ -75,7 +75,7 @@ def _dead_dependency(draft: Draft, task: TaskSpec) -> bool:
 def _unprepared(draft: Draft) -> None:
     """What could not be prepared, and is not tried again, ends the group, auxiliary or not."""
     for node in draft.nodes.values():
-        if node.settled is Outcome.FAILED and node.cause in UNPREPARED:
+        if node.cause in UNPREPARED and node.settled is Outcome.FAILED:
             attempt = draft.newest(node)
             text = (attempt.text if attempt else "") or node.cause
             _end(draft, Phase.FAILED, node.cause, f"{node.id}: {text}")
@@ -152,7 +152,7 @@ def _auxiliaries(draft: Draft) -> None:
 
 
 def _over(draft: Draft) -> None:
-    left = [one for one in draft.leases.values() if one.state is not LeaseState.GONE]
+    left = [one for one in draft.leases.values() if one.state is not GONE]
     if any(node.settled is None for node in draft.nodes.values()):
         return
     if not all(_unreachable(draft, lease) for lease in left):
@@ -175,7 +175,7 @@ def _unreachable(draft: Draft, lease: Lease) -> bool:
     Whether the infra can be seen says nothing of that: it shows a frozen host as well as any, and
     may be blind for one look while the agent ends what is there.
     """
-    if lease.state is not LeaseState.RELEASING:
+    if lease.state is not RELEASING:
         return False
     if not draft.due(lease.released_at + draft.limits.release_margin):
         return False

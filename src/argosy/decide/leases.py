@@ -8,14 +8,15 @@ that were not blind show nothing with its mark.
 from __future__ import annotations
 
 from argosy.decide.draft import Draft
-from argosy.model.action import Acquire, Action, Release, Replan
-from argosy.model.group import Attempt, Lease, LeaseState, Stage
+from argosy.model.action import Action, Replan, make_acquire, make_release
+from argosy.model.group import ASKED, GONE, RELEASING, WAITING, Attempt, Lease
 from argosy.model.ids import ZERO, group_lease
+from argosy.model.observed import SeenState
 
 
 def settle(draft: Draft) -> tuple[Action, ...]:
     """Let go of what is not needed, and say what is to be acquired, released and planned."""
-    held = [one for one in draft.leases.values() if one.state < LeaseState.RELEASING]
+    held = [one for one in draft.leases.values() if one.state < RELEASING]
     idle = held if draft.final else [lease for lease in held if not _wanted(draft, lease)]
     live_by_lease = draft.live_by_lease() if idle else {}
     for lease in idle:
@@ -38,19 +39,25 @@ def _needed(draft: Draft, lease: Lease, live: list[Attempt]) -> bool:
     if lease.lost:
         return False
     unwanted = node.lease != lease.id or node.settled is not None
-    if unwanted and any(_may_still_end(draft, one) for one in live):
-        return True
-    if node.lease != lease.id or draft.final:
+    if unwanted and live and any(_may_still_end(draft, one) for one in live):
+        return not _cannot_start(draft, lease)
+    if node.lease != lease.id:
         return False
     if node.settled is None:
-        return True
+        return not draft.final
     # a rank that has ended keeps its place as long as a restart of its task may want it
     return not draft.ending and draft.verdict(draft.tasks[node.id.task]) is None
 
 
+def _cannot_start(draft: Draft, lease: Lease) -> bool:
+    """The infra says that nothing has ever run there."""
+    seen = draft.seen.get(lease.id)
+    return seen is not None and seen.state is SeenState.PENDING and seen.unschedulable
+
+
 def _may_still_end(draft: Draft, attempt: Attempt) -> bool:
     """An attempt that was told to end gets its grace, and a margin, before its capacity goes."""
-    if attempt.stage is Stage.WAITING and not attempt.stop_at:
+    if attempt.stage is WAITING and not attempt.stop_at:
         return False  # no agent was told of it yet
     grace = 0.0 if draft.get("grace_zero") else draft.tasks[attempt.node.task].grace
     until = (attempt.stop_at or draft.now) + grace + draft.limits.release_margin
@@ -58,7 +65,7 @@ def _may_still_end(draft: Draft, attempt: Attempt) -> bool:
 
 
 def _let_go(draft: Draft, lease: Lease) -> None:
-    draft.set_lease(lease.id, state=LeaseState.RELEASING, released_at=draft.now)
+    draft.set_lease(lease.id, state=RELEASING, released_at=draft.now)
     node = draft.nodes[lease.node]
     if node.lease == lease.id:
         draft.set_node(node.id, lease=None)
@@ -68,13 +75,13 @@ def _let_go(draft: Draft, lease: Lease) -> None:
 def _acquires(draft: Draft) -> list[Action]:
     actions: list[Action] = []
     for lease in draft.leases.values():
-        if lease.state is not LeaseState.ASKED or lease.held_at:
+        if lease.state is not ASKED or lease.held_at:
             continue
         refusal = draft.observed.refusals.get(lease.id)
         if refusal is not None and draft.now < refusal.retry_at:
             draft.wake(refusal.retry_at)
             continue
-        actions.append(Acquire(lease.id, lease.placement))
+        actions.append(make_acquire(lease.id, lease.placement))
     if actions:
         draft.wake(draft.now + draft.limits.ask_again)
     return actions
@@ -84,25 +91,28 @@ def _releases(draft: Draft) -> list[Action]:
     actions: dict[tuple[str, str], Action] = {}
     zero = group_lease(draft.group.id)
     for lease in draft.leases.values():
-        if lease.state is LeaseState.RELEASING:
-            release = Release(lease.placement.infra, lease.id)
+        if lease.state is RELEASING:
+            release = make_release(lease.placement.infra, lease.id)
             actions[release.infra, release.lease] = release
     for infra, look in draft.observed.looks.items():
         wanted = _held_on(draft, infra)
         others = [one for one in look.leases if one.lease != zero]
         for seen in others:
-            if seen.lease in wanted:
+            if seen.lease in wanted or (infra, seen.lease) in actions:
                 continue
             if draft.issued(seen.lease):
-                actions[infra, seen.lease] = Release(infra, seen.lease)
+                actions[infra, seen.lease] = make_release(infra, seen.lease)
             else:
                 text = f"{seen.host or infra} has something that this store does not know"
                 hint = "the store is older than it (a restored backup): end it by hand"
                 draft.wait("stranger", "", text, hint=hint)
         shown = any(one.lease == zero for one in look.leases)
-        needless = shown and not wanted and not others and not _keeps_volumes(draft)
+        # what a group that is over has there is silent: it keeps nothing that is group-wide
+        silent = draft.final and all(one.lease in draft.leases for one in others)
+        alone = silent or not others
+        needless = shown and not wanted and alone and not _keeps_volumes(draft)
         if needless and not look.blind_all and not look.blind:
-            actions[infra, zero] = Release(infra, zero)
+            actions[infra, zero] = make_release(infra, zero)
     if actions:
         draft.wake(draft.now + draft.limits.ask_again)
     return list(actions.values())
@@ -120,7 +130,7 @@ def _held_on(draft: Draft, infra: str) -> set[str]:
     return {
         one.id
         for one in draft.leases.values()
-        if one.placement.infra == infra and one.state < LeaseState.RELEASING
+        if one.placement.infra == infra and one.state < RELEASING
     }
 
 
@@ -143,5 +153,5 @@ def _clean(draft: Draft) -> None:
             return
         if look.began_at <= draft.get("ended_at"):
             return
-    if all(one.state is LeaseState.GONE for one in draft.leases.values()):
+    if all(one.state is GONE for one in draft.leases.values()):
         draft.set(clean=True)

@@ -8,8 +8,19 @@ nodes that become ready one by one do not cause ten thousand messages.
 from __future__ import annotations
 
 from argosy.decide.draft import Draft
-from argosy.model.action import Action, Assign
-from argosy.model.group import Attempt, Book, Lease, LeaseState, Order, Peer, Stage
+from argosy.model.action import Action, Assign, make_assign
+from argosy.model.group import (
+    ENDED,
+    HELD,
+    RUNNING,
+    Attempt,
+    Book,
+    Lease,
+    Order,
+    Peer,
+    make_order,
+    make_peer,
+)
 from argosy.model.ids import LeaseId
 
 
@@ -22,14 +33,17 @@ def assign(draft: Draft) -> tuple[Action, ...]:
     grace = 0.0 if draft.get("grace_zero") else None
     book: Book = draft.get("book")
     actions: list[Action] = []
+    reports = draft.observed.reports
     for lease in list(draft.leases.values()):
-        if lease.state is LeaseState.HELD and not lease.lost:
+        if lease.state is HELD and not lease.lost:
             current = lease
             if lease.id in stale:
                 live = live_by_lease.get(lease.id, [])
                 orders = tuple([_order(attempt, grace) for attempt in live])
                 current = _current(draft, lease, orders, book)
-            if _lags(draft, current):
+            # Also an empty assignment: that an agent answers is how it is found there.
+            report = reports.get(lease.id)
+            if report is None or report.serial < current.serial:
                 actions.append(_assign(current, book))
     if actions:
         draft.wake(draft.now + draft.limits.ask_again)
@@ -43,7 +57,7 @@ def _stale(draft: Draft) -> set[LeaseId]:
 
 
 def _current(draft: Draft, lease: Lease, orders: tuple[Order, ...], book: Book) -> Lease:
-    runs = Stage.RUNNING in [order.goal for order in orders]
+    runs = RUNNING in [order.goal for order in orders]
     version = book.version if runs else 0
     if orders == lease.orders and (version == lease.book or not runs):
         return lease
@@ -51,7 +65,7 @@ def _current(draft: Draft, lease: Lease, orders: tuple[Order, ...], book: Book) 
 
 
 def _order(attempt: Attempt, grace: float | None) -> Order:
-    return Order(
+    return make_order(
         attempt=attempt.id,
         node=attempt.node,
         number=attempt.number,
@@ -62,16 +76,9 @@ def _order(attempt: Attempt, grace: float | None) -> Order:
     )
 
 
-def _lags(draft: Draft, lease: Lease) -> bool:
-    report = draft.report(lease.id)
-    if report is None:
-        return True  # also the empty assignment: that an agent answers is how it is found there
-    return report.serial < lease.serial
-
-
 def _assign(lease: Lease, book: Book) -> Assign:
     infra = lease.placement.infra
-    return Assign(infra, lease.id, lease.host, lease.serial, lease.orders, book)
+    return make_assign(infra, lease.id, lease.host, lease.serial, lease.orders, book)
 
 
 def _write_book(draft: Draft) -> None:
@@ -89,10 +96,10 @@ def _book_attempts(draft: Draft) -> list[Attempt]:
 def _peer(draft: Draft, attempt: Attempt) -> Peer:
     """Health is only in the book where something acts on it: in tasks that are balanced."""
     balanced = bool(draft.tasks[attempt.node.task].balance)
-    return Peer(
+    return make_peer(
         node=attempt.node,
         attempt=attempt.number,
         address=attempt.address,
-        live=attempt.live and attempt.goal is not Stage.ENDED,
+        live=attempt.live and attempt.goal is not ENDED,
         healthy=attempt.healthy and balanced,
     )

@@ -9,18 +9,18 @@ without a deadline, and the group's other leases are kept.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from argosy.decide import queue
-from argosy.decide.draft import Draft
-from argosy.model.group import Lease, LeaseState, Node, Placing
+from argosy.decide.draft import NEVER, Draft
+from argosy.model.group import ASKED, GONE, HELD, RELEASING, Lease, Node, Placing, make_lease
 from argosy.model.ids import ZERO, LeaseId, lease_id
 from argosy.model.observed import Refusal, SeenState
 from argosy.model.plan import NoPlan, Plan
 
-NAMED_MOST = 3  # groups ahead that are named
+CANNOT_START = "mend the image or name another one; it is tried again by itself"
+NAMED_MOST = 3  # groups ahead, or reasons of a refusal, that are named
 
 
 def place(draft: Draft) -> None:
@@ -63,12 +63,8 @@ def _needy(draft: Draft) -> list[Node]:
         node
         for task in draft.gang
         for node in draft.nodes_of(task)
-        if node.settled is None and not _housed(draft, node)
+        if node.settled is None and (node.lease is None or not _kept(draft.leases[node.lease]))
     ]
-
-
-def _housed(draft: Draft, node: Node) -> bool:
-    return node.lease is not None and _open(draft, draft.leases[node.lease])
 
 
 # Asking for a plan
@@ -93,8 +89,9 @@ def _may_try(draft: Draft) -> bool:
     freed = queue.freed_since(placing, draft.observed.queue.freed_at)
     if draft.now < placing.retry_at and not freed:
         draft.wake(placing.retry_at)
+        code = "refused" if placing.refused else "no-capacity"
         for line in placing.report or ("no capacity",):
-            draft.wait("no-capacity", "", line, since=placing.failed_at)
+            draft.wait(code, "", line, since=placing.failed_at, hint=placing.hint)
         _say_place(draft)
         _note_passing(draft)
         return False
@@ -103,7 +100,7 @@ def _may_try(draft: Draft) -> bool:
 
 def _got_back(draft: Draft) -> bool:
     """The infra has back, since the last decision, a part of what this gang gave up."""
-    gone = (one for one in draft.leases.values() if one.state is LeaseState.GONE)
+    gone = (one for one in draft.leases.values() if one.state is GONE)
     return not draft.gang_begun and any(draft.tasks[one.node.task] in draft.gang for one in gone)
 
 
@@ -175,6 +172,7 @@ def _no_plan(draft: Draft, answer: NoPlan) -> None:
         retry_at=retry_at,
         failed_at=draft.now,
         report=lines,
+        hint="",
         refused=(),
         infras=answer.infras,
         passed_since=0.0 if answer.never else placing.passed_since,
@@ -191,25 +189,24 @@ def _backoff(draft: Draft, tries: int) -> float:
 
 def _acquire(draft: Draft, plan: Plan, needy: list[Node]) -> None:
     """Ask for all of it; what the plan repeats of kept leases stays as it is."""
+    where = plan.infras()
     lacking = {node.id: node.id for node in needy}
     for placement in [one for one in plan.placements if one.node in lacking]:
         node = lacking[placement.node]  # the very object: it is found without being compared
-        lease = Lease(
+        lease = make_lease(
             id=lease_id(draft.group.id, draft.issue()),
             node=node,
             placement=placement,
-            state=LeaseState.ASKED,
+            state=ASKED,
             asked_at=draft.now,
         )
         draft.leases[lease.id] = lease
         draft.set_node(node, lease=lease.id)
     _change(
-        draft, acquired_at=draft.now, turns=plan.infras(), infras=plan.infras(), hold_since=0.0,
-        passed_since=0.0,
-    )  # fmt: skip
-    draft.set(infras=tuple(sorted({*draft.get("infras"), *plan.infras()})))
-    where = ", ".join(plan.infras())
-    draft.tell("plan-acquired", "", f"{len(lacking)} nodes on {where}")
+        draft, acquired_at=draft.now, turns=where, infras=where, hold_since=0.0, passed_since=0.0
+    )
+    draft.set(infras=tuple(sorted({*draft.get("infras"), *where})))
+    draft.tell("plan-acquired", "", f"{len(lacking)} nodes on {', '.join(where)}")
 
 
 # While it is being acquired
@@ -217,67 +214,87 @@ def _acquire(draft: Draft, plan: Plan, needy: list[Node]) -> None:
 
 def _watch(draft: Draft) -> None:
     acquiring = bool(draft.placing.acquired_at)
-    mine = [lease for lease in draft.leases.values() if _open(draft, lease)]
+    reports = draft.observed.reports
     lacking = [
         one
-        for one in mine
-        if one.state is LeaseState.ASKED or (acquiring and draft.report(one.id) is None)
+        for one in draft.leases.values()
+        if (one.state is ASKED or (acquiring and one.id not in reports)) and _open(draft, one)
     ]
     if not lacking:
         if acquiring:
             draft.set(placing=Placing())  # complete: the turns are free for the next gang
         return
+    if draft.placing.turns and all(_has_room(draft, one) for one in lacking):
+        _change(draft, turns=())  # nothing of it can be taken from others any more
     refused = {one.id: why for one in lacking if (why := _refusal(draft, one))}
+    if draft.gang_begun:
+        _replace_refused(draft, refused)
+    else:
+        _clocks(draft, refused)
+    if acquiring and not draft.placing.acquired_at:
+        return  # it was given up: what is said of a failed try says why
     for lease_id_, why in refused.items():
         draft.wait("refused", draft.leases[lease_id_].node, why.text, since=why.at, hint=why.hint)
     for lease in lacking:
         if lease.id not in refused:
             text = _pending_words(draft, lease)
             draft.wait("capacity", lease.node, text, since=lease.asked_at)
-    if draft.gang_begun:
-        _replace_refused(draft, refused)
-    else:
-        _clocks(draft, refused, held=len(mine) - len(refused))
+    if acquiring and draft.placing.refused and not refused:
+        text = f"the try before: {'; '.join(draft.placing.report)}"
+        draft.wait("tried-before", "", text, since=draft.placing.failed_at, hint=draft.placing.hint)
+
+
+def _has_room(draft: Draft, lease: Lease) -> bool:
+    """Its capacity is its own, whether or not anything is there yet."""
+    seen = draft.seen.get(lease.id)
+    return lease.state is HELD or (seen is not None and seen.placed)
 
 
 def _open(draft: Draft, lease: Lease) -> bool:
-    wanted = lease.state < LeaseState.RELEASING and not lease.lost
-    return wanted and draft.nodes[lease.node].lease == lease.id
+    """It was not given up, and its node lives there or is to."""
+    return _kept(lease) and draft.nodes[lease.node].lease == lease.id
+
+
+def _kept(lease: Lease) -> bool:
+    return lease.state < RELEASING and not lease.lost
 
 
 def _pending_words(draft: Draft, lease: Lease) -> str:
-    if lease.state is LeaseState.HELD:
+    if lease.state is HELD:
         return f"waits for the agent on {lease.host or lease.placement.infra}"
     seen = draft.seen.get(lease.id)
     return (seen.text if seen else "") or f"asked {lease.placement.infra} for it"
 
 
 def _refusal(draft: Draft, lease: Lease) -> Refusal | None:
-    if lease.state is LeaseState.HELD:
-        return None
     seen = draft.seen.get(lease.id)
     if seen is not None and seen.state is SeenState.PENDING and seen.unschedulable:
         at = lease.held_at or draft.now
-        return Refusal(lease.id, "unschedulable", seen.text, "", at, at)
-    return draft.observed.refusals.get(lease.id)
+        hint = CANNOT_START if seen.placed else ""
+        return Refusal(lease.id, "unschedulable", seen.text, hint, at, at)
+    return draft.observed.refusals.get(lease.id) if lease.state is not HELD else None
 
 
-def _clocks(draft: Draft, refused: dict[LeaseId, Refusal], *, held: int) -> None:
+def _clocks(draft: Draft, refused: dict[LeaseId, Refusal]) -> None:
     placing = draft.placing
     hold_since = (placing.hold_since or draft.now) if refused else 0.0
     if hold_since != placing.hold_since:
         _change(draft, hold_since=hold_since)
     start_by = placing.acquired_at + draft.spec.start_timeout
     hold_by = hold_since + draft.spec.hold_timeout
-    never = [why for why in refused.values() if why.retry_at == float("inf")]
-    if never:
-        _give_up(draft, refused, f"refused: {never[0].text}")
-    elif refused and not held:
+    if any(why.retry_at == NEVER for why in refused.values()):
+        _give_up(draft, refused, "a part was refused, and to wait would not help")
+    elif refused and not _others(draft, refused):
         _give_up(draft, refused, "all of it was refused")
     elif refused and draft.due(hold_by):
         _give_up(draft, refused, f"a part was refused for {draft.spec.hold_timeout:g} s")
     elif draft.due(start_by):
         _give_up(draft, refused, f"not all was there after {draft.spec.start_timeout:g} s")
+
+
+def _others(draft: Draft, refused: dict[LeaseId, Refusal]) -> bool:
+    """Something else is held, or was asked for and not refused."""
+    return any(_open(draft, one) for one in draft.leases.values() if one.id not in refused)
 
 
 def _give_up(draft: Draft, refused: dict[LeaseId, Refusal], text: str) -> None:
@@ -286,8 +303,16 @@ def _give_up(draft: Draft, refused: dict[LeaseId, Refusal], text: str) -> None:
         for node in draft.nodes_of(task):
             if node.lease is not None:
                 draft.set_node(node.id, lease=None, replace=node.attempt is not None)
-    _back_off(draft, refused, [text, *(why.text for why in refused.values())])
-    draft.tell("placing-given-up", "", f"{text}: everything is given back and tried again")
+    reasons = _reasons(refused)
+    more = f"; and {len(reasons) - NAMED_MOST} more" if len(reasons) > NAMED_MOST else ""
+    why = f"{text} ({'; '.join(reasons[:NAMED_MOST])}{more})" if reasons else text
+    _back_off(draft, refused, [why])
+    draft.tell("placing-given-up", "", f"{why}: everything is given back and tried again")
+
+
+def _reasons(refused: dict[LeaseId, Refusal]) -> list[str]:
+    """What the infras said, each once."""
+    return list(dict.fromkeys(why.text for why in refused.values() if why.text))
 
 
 def _replace_refused(draft: Draft, refused: dict[LeaseId, Refusal]) -> None:
@@ -296,11 +321,11 @@ def _replace_refused(draft: Draft, refused: dict[LeaseId, Refusal]) -> None:
         return
     for lease in refused:
         draft.set_node(draft.leases[lease].node, lease=None)
-    _back_off(draft, refused, [why.text for why in refused.values()])
+    _back_off(draft, refused, _reasons(refused))
     draft.tell("replacement-refused", "", next(iter(refused.values())).text)
 
 
-def _back_off(draft: Draft, refused: Iterable[LeaseId], lines: list[str]) -> None:
+def _back_off(draft: Draft, refused: dict[LeaseId, Refusal], lines: list[str]) -> None:
     """The try failed: the turns are free, and the next plan avoids the hosts that refused."""
     placing = draft.placing
     tries = placing.tries + 1
@@ -314,7 +339,8 @@ def _back_off(draft: Draft, refused: Iterable[LeaseId], lines: list[str]) -> Non
         retry_at=draft.now + _backoff(draft, tries),
         failed_at=draft.now,
         hold_since=0.0,
-        report=tuple(dict.fromkeys(lines)),
+        report=tuple(lines),
+        hint=next((why.hint for why in refused.values() if why.hint), ""),
         refused=tuple(sorted({(one.infra, one.host or "") for one in where})),
     )
     draft.wake(draft.placing.retry_at)

@@ -1,8 +1,9 @@
 """The queue of gangs that wait for capacity: by priority, then age; replacements before all.
 
-On one infra one gang at a time acquires: it has the turn. One that does not fit gives all back
-and steps aside, and those that fit may pass; one that was passed for `pass_limit` is next, and
-nobody else gets a turn there until it has had its own.
+On one infra one gang at a time acquires: it has the turn until all of it has room, whatever it
+waits for then. One that does not fit gives all back and steps aside, and those that fit may pass;
+one that was passed for `pass_limit` is next, and nobody else gets a turn there until it has had
+its own.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from argosy.decide import depends
 from argosy.decide.draft import Draft
-from argosy.model.group import Attempt, LeaseState, Node, Phase, Stage
+from argosy.model.group import ENDED, GONE, READY, RUNNING, Attempt, Node, Phase
 from argosy.model.spec import TaskSpec
 
 
@@ -25,11 +25,11 @@ def set_goals(draft: Draft) -> None:
 
 def _stop(draft: Draft) -> None:
     for attempt in list(draft.attempts.values()):
-        if not attempt.live or attempt.goal is Stage.ENDED:
+        if not attempt.live or attempt.goal is ENDED:
             continue
         node = draft.nodes[attempt.node]
         if node.settled is not None or node.replace or node.attempt != attempt.id:
-            draft.set_attempt(attempt.id, goal=Stage.ENDED, stop_at=draft.now)
+            draft.set_attempt(attempt.id, goal=ENDED, stop_at=draft.now)
             why = node.cause if node.settled is not None else "is to be replaced"
             draft.tell("attempt-stopping", attempt.node, why, attempt=attempt.number)
 
@@ -88,7 +88,7 @@ def _has_predecessor(draft: Draft, nodes: list[Node]) -> bool:
 def _all_ready(draft: Draft, barrier: int, nodes: list[Node]) -> bool:
     for node in nodes:
         attempt = draft.newest(node)
-        if attempt is None or node.replace or not attempt.live or attempt.stage < Stage.READY:
+        if attempt is None or node.replace or not attempt.live or attempt.stage < READY:
             _say_unready(draft, node, attempt, alone=len(nodes) == 1)
             return False
         if not draft.heard(attempt.lease):
@@ -114,7 +114,7 @@ def _start(draft: Draft, task: TaskSpec) -> None:
         if (
             attempt is None
             or not attempt.live
-            or attempt.goal is not Stage.READY
+            or attempt.goal is not READY
             or node.barrier not in started
         ):
             continue
@@ -124,7 +124,7 @@ def _start(draft: Draft, task: TaskSpec) -> None:
                 draft.wait("depends-on", node.id, unmet, since=attempt.ready_at)
                 continue
             draft.set_node(node.id, asked=True)
-        draft.set_attempt(attempt.id, goal=Stage.RUNNING)
+        draft.set_attempt(attempt.id, goal=RUNNING)
 
 
 def _phase(draft: Draft) -> Phase:
@@ -132,7 +132,7 @@ def _phase(draft: Draft) -> Phase:
     if draft.ending:
         return phase
     if not draft.gang_started:
-        held = any(lease.state is not LeaseState.GONE for lease in draft.leases.values())
+        held = any(lease.state is not GONE for lease in draft.leases.values())
         return Phase.STARTING if held else Phase.PENDING
     for task in draft.gang:
         if draft.verdict(task) is not None:
@@ -149,4 +149,4 @@ def _well(draft: Draft, node: Node) -> bool:
         return True
     if attempt is None or node.replace or not attempt.live:
         return False
-    return attempt.goal is Stage.RUNNING or not node.asked
+    return attempt.goal is RUNNING or not node.asked

@@ -102,6 +102,16 @@ class Checks(Protocol):
         """Its hosts, where it has a fixed set."""
 
 
+@runtime_checkable
+class Sleeps(Protocol):
+    """An infra that is left alone until somebody names it."""
+
+    async def named_check(self, name: str) -> tuple[Health, Sequence[HostView]]:
+        """What `check` and `hosts` say when somebody names it so: where that means it, it is asked,
+        this once.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """The end of an attempt's log, read without its agent."""

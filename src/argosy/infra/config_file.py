@@ -12,8 +12,19 @@ import yaml
 
 from argosy.errors import InputError, InputErrors, Place
 
+NOWHERE: Final = Path("/nonexistent")
+VALUES_MAX: Final = 100_000
 TRUE: Final = ("true", "yes", "on")
 FALSE: Final = ("false", "no", "off")
+FLATTER: Final = "write it with fewer levels and aliases"
+
+
+def user_home() -> Path:
+    """The user's own folder; of a user without one, a folder that is not there."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return NOWHERE
 
 
 def text_of(path: Path) -> str:
@@ -40,11 +51,18 @@ class Reading:
         """The document; None when it is empty. Raises InputErrors for what is no YAML."""
         try:
             found: yaml.Node | None = yaml.compose(self.text, Loader=yaml.SafeLoader)
+        except RecursionError as error:
+            wrong = self._error(None, "its lists and maps are too deep", "too-complex", FLATTER)
+            raise InputErrors((wrong,)) from error
         except yaml.YAMLError as error:
             problem = getattr(error, "problem", None) or str(error)
             mark = getattr(error, "problem_mark", None)
-            wrong = self._error(mark, f"this is not YAML: {problem}", "not-yaml", "")
+            hint = "look at the indentation, quotes and brackets in that line and before it"
+            wrong = self._error(mark, f"this is not YAML: {problem}", "not-yaml", hint)
             raise InputErrors((wrong,)) from error
+        if found is not None and _values(found, {}) > VALUES_MAX:
+            text = f"it holds more than {VALUES_MAX:,} values, once its aliases are written out"
+            raise InputErrors((self._error(found.start_mark, text, "too-complex", FLATTER),))
         return found
 
     def wrong(self, node: yaml.Node, text: str, code: str = "bad-value", hint: str = "") -> None:
@@ -70,14 +88,16 @@ class Reading:
         if node is None or _is_null(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
-            self.wrong(node, f"{what} must be a map", "not-a-map")
+            hint = "write `{key: value}`, or `key: value` in lines of their own"
+            self.wrong(node, f"{what} must be a map", "not-a-map", hint)
             return {}
         found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             name = str(key.value)
             if name in found:
                 first = found[name][0].start_mark.line + 1
-                self.wrong(key, f"`{name}` is given twice, first in line {first}", "duplicate-key")
+                text = f"`{name}` is given twice, first in line {first}"
+                self.wrong(key, text, "duplicate-key", "leave one of them out")
             if known and name not in known:
                 self.unknown(key, what, known)
             found.setdefault(name, (key, value))
@@ -98,7 +118,8 @@ class Reading:
         """A text in one word; "" when it is wrong."""
         text = str(node.value).strip() if isinstance(node, yaml.ScalarNode) else ""
         if not text or text.startswith("-") or any(sign.isspace() for sign in text):
-            self.wrong(node, f"`{name}` must be one word that does not begin with `-`")
+            text = f"`{name}` must be one word that does not begin with `-`"
+            self.wrong(node, text, hint=f"write `{name}: WORD`, without spaces")
             return ""
         return text
 
@@ -114,8 +135,21 @@ class Reading:
         """true or false."""
         text = str(node.value).lower() if isinstance(node, yaml.ScalarNode) else ""
         if text not in TRUE + FALSE:
-            self.wrong(node, f"`{name}` must be true or false")
+            self.wrong(node, f"`{name}` must be true or false", hint=f"write `{name}: true`")
         return text in TRUE
+
+
+def _values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many there are in it, aliases written out; too many where it holds itself."""
+    if id(node) not in known:
+        known[id(node)] = VALUES_MAX + 1
+        inside: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            inside = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            inside = node.value
+        known[id(node)] = 1 + sum(_values(part, known) for part in inside)
+    return known[id(node)]
 
 
 def _is_null(node: yaml.Node) -> bool:

@@ -6,6 +6,8 @@ takes `InfraSettings` and gives the infras it knows.
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,16 +15,18 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from argosy.errors import Conflict
 from argosy.infra import configuration
 from argosy.infra.api import Infra, Stream
+from argosy.infra.config_file import user_home
 from argosy.infra.local.agent import IDLE_EXIT, Launch, LocalAgent
 from argosy.infra.local.cards import CardBook
 from argosy.infra.local.hosts import this_machine
 from argosy.infra.local.infra import Local, Pool
 from argosy.infra.local.pools import read_pools
-from argosy.infra.pack import compiled_agent, packed_agent
+from argosy.infra.pack import compiled_agent, pod_files
 from argosy.model.ids import InfraName, ServerId
 
 READER_IDLE: Final = 20.0  # seconds that an agent stays which somebody had read kept logs
@@ -63,7 +67,7 @@ def _local(settings: InfraSettings) -> Iterable[Infra]:
     cards = CardBook(settings.server)
     machine = Pool("local", folder / "machine", (this_machine(),), launch, cards)
     yield Local(machine, settings.now)
-    for one in read_pools(settings.home / "config.yaml"):
+    for one in read_pools(settings.home / configuration.FILE):
         pool = Pool(f"local/{one.name}", folder / "pools" / one.name, one.hosts, launch, cards)
         yield Local(pool, settings.now)
 
@@ -76,10 +80,13 @@ def _launch(settings: InfraSettings, idle_exit: float) -> Launch:
 
 def reader_of(launch: Launch) -> Callable[[Path], Awaitable[Stream]]:
     """How the kept logs in an agent's home are read: by an agent that is started there."""
+    locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     async def reader(home: Path) -> Stream:
-        # Never told to forget its child: that is collected when it has nothing to do any more.
-        return await LocalAgent(home, home, launch, kept=True).attach()
+        # When a group has ended all its hosts are asked for at once: one starts the agent.
+        async with locks.setdefault(home, asyncio.Lock()):
+            # Never told to forget its child: that is collected when it has nothing to do any more.
+            return await LocalAgent(home, home, launch, kept=True).attach()
 
     return reader
 
@@ -88,14 +95,15 @@ def _ssh(settings: InfraSettings) -> Iterable[Infra]:
     """`ssh/NAME` for every pool of hosts; loaded only where there is one."""
     from argosy.infra.ssh import config
 
-    pools = config.read_pools(settings.home / "config.yaml", Path.home())
+    pools = config.read_pools(settings.home / configuration.FILE, user_home())
     if not pools:
         return
-    from argosy.infra.ssh.bootstrap import Agent
+    from argosy.infra.ssh.bootstrap import Agents
     from argosy.infra.ssh.infra import Settings, Ssh
 
-    def agent() -> Agent:
-        return Agent.of(packed_agent(settings.home / "agent"))
+    @functools.cache
+    def agent() -> Agents:
+        return Agents.packed(settings.home / "agent")
 
     for pool in pools:
         yield Ssh(pool, Settings(settings.home, settings.server, settings.now, agent))
@@ -108,16 +116,16 @@ def _kubernetes(settings: InfraSettings) -> Iterable[Infra]:
     from argosy.infra.kubernetes.config import read_contexts
     from argosy.infra.kubernetes.kubeconfig import found_contexts
 
-    named = read_contexts(settings.home / "config.yaml")
-    every, current = found_contexts(os.environ, Path.home())
+    named = read_contexts(settings.home / configuration.FILE)
+    every, current = found_contexts(os.environ, user_home())
     found = [one for one in every if one.name not in {mine.name for mine in named}]
     if not named and not found:
         return
     from argosy.infra.kubernetes.door import Door
     from argosy.infra.kubernetes.infra import Kubernetes, Settings
 
-    def agent() -> bytes:
-        return packed_agent(settings.home / "agent").read_bytes()
+    def agent() -> dict[str, bytes]:
+        return pod_files(settings.home / "agent")
 
     reader = reader_of(_launch(settings, idle_exit=READER_IDLE))
     said = configuration.read(settings.home / configuration.FILE).get("server", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from argosy.model.edit import quick
+from argosy.model.edit import maker
 from argosy.model.group import Book, Group, Order
 from argosy.model.ids import GroupId, InfraName, LeaseId, NodeId, Serial, TaskName
 from argosy.model.plan import Placement
@@ -12,7 +12,6 @@ from argosy.model.spec import GroupSpec
 from argosy.model.volumes import VolumeUse
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Acquire:
     """Ensure that this lease was asked for."""
@@ -29,7 +28,6 @@ class Release:
     lease: LeaseId
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Assign:
     """Ensure that the agent on this lease has this assignment, or a newer one."""
@@ -53,9 +51,9 @@ class Replan:
 
 
 Action = Acquire | Release | Assign | Replan
+make_acquire, make_release, make_assign = maker(Acquire), maker(Release), maker(Assign)
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Event:
     """A past fact, for people: `attempt-running`, `lease-released`."""
@@ -67,7 +65,6 @@ class Event:
     attempt: int = 0  # 0: not about an attempt
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why something is not done yet."""
@@ -77,6 +74,9 @@ class Reason:
     text: str
     since: float = 0.0
     hint: str = ""
+
+
+make_event, make_reason = maker(Event), maker(Reason)
 
 
 @dataclass(frozen=True, slots=True)

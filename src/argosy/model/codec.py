@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from json.encoder import encode_basestring
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -23,11 +24,13 @@ from argosy.model.spec import TaskSpec
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
+Write = Callable[[Any], str]
 
 KIND: Final = "kind"
 MASK: Final = "***"
 SECRETS: Final = frozenset({(TaskSpec, "secrets")})  # fields of (name, value) pairs
 LARGEST: Final = sys.float_info.max
+COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def encode(value: Any, *, with_secrets: bool = False) -> Any:
@@ -50,7 +53,13 @@ def decode(kind: type[T], data: Any) -> T:
 
 def dumps(data: Any) -> str:
     """JSON data as compact text, one line."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return COMPACT.encode(data)
+
+
+def text(value: Any) -> str:
+    """`dumps(encode(value))`, written at once in a third of the time, for who writes thousands."""
+    kind: Any = type(value)
+    return writer(kind)(value)
 
 
 @cache
@@ -65,6 +74,12 @@ def decoder(kind: Any) -> Convert:
     return _decoder(kind) or _same
 
 
+@cache
+def writer(kind: Any) -> Write:
+    """The function that turns a value of type `kind` into JSON text; secrets are masked."""
+    return _writer(kind)
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -74,7 +89,7 @@ def _same(value: Any) -> Any:
 
 def _encoder(kind: Any, with_secrets: bool) -> Convert | None:
     kind = _resolve(kind)
-    if is_dataclass(kind):
+    if _is_record(kind):
         return _encode_fields(cast(type, kind), with_secrets)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return attrgetter("_value_")
@@ -98,7 +113,7 @@ def _encoder(kind: Any, with_secrets: bool) -> Convert | None:
 
 def _decoder(kind: Any) -> Convert | None:
     kind = _resolve(kind)
-    if is_dataclass(kind):
+    if _is_record(kind):
         return _decode_fields(cast(type, kind))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
@@ -125,6 +140,16 @@ def _resolve(kind: Any) -> Any:
     return kind
 
 
+def _is_record(kind: Any) -> bool:
+    """Whether it has named fields: a dataclass, or a named tuple as ids are."""
+    return is_dataclass(kind) or hasattr(kind, "_fields")
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    """The names of a record's fields, in the order in which its constructor takes them."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else kind._fields
+
+
 def _text_like(kind: Any) -> bool:
     """Whether values of the type may be keys of a JSON object."""
     kind = _resolve(kind)
@@ -148,7 +173,7 @@ def _is_sequence(origin: Any) -> bool:
 
 def _encode_fields(kind: type, with_secrets: bool) -> Convert:
     hints = get_type_hints(kind)
-    names = tuple(field.name for field in fields(kind))
+    names = _names(kind)
     made: list[tuple[str, Convert]] = []
     for name in names:
         secret = (kind, name) in SECRETS and not with_secrets
@@ -169,7 +194,7 @@ def _encode_fields(kind: type, with_secrets: bool) -> Convert:
 
 def _decode_fields(kind: type) -> Convert:
     hints = get_type_hints(kind)
-    names = tuple(field.name for field in fields(kind) if field.init)
+    names = _names(kind)
     made = [(name, convert) for name in names if (convert := _later(_decoder, hints[name]))]
 
     def read(data: Any) -> Any:
@@ -184,7 +209,7 @@ def _decode_fields(kind: type) -> Convert:
 
 def _later(compile_: Callable[..., Convert | None], kind: Any, *more: Any) -> Convert | None:
     """The compiled function of a field's type; dataclasses come from the cache of the module."""
-    if is_dataclass(_resolve(kind)):
+    if _is_record(_resolve(kind)):
         return encoder(kind, *more) if compile_ is _encoder else decoder(kind)
     return compile_(kind, *more)
 
@@ -201,7 +226,7 @@ def _encode_union(args: tuple[Any, ...], with_secrets: bool) -> Convert | None:
     if len(members) == 1:
         inner = _later(_encoder, members[0], with_secrets)
         return None if inner is None else _unless_none(inner)
-    if not any(is_dataclass(member) for member in members):
+    if not any(_is_record(member) for member in members):
         return _float_out if float in members else None
     by_type = {member: encoder(member, with_secrets) for member in _tagged(members)}
 
@@ -218,7 +243,7 @@ def _decode_union(args: tuple[Any, ...]) -> Convert | None:
     if len(members) == 1:
         inner = _later(_decoder, members[0])
         return None if inner is None else _unless_none(inner)
-    if not any(is_dataclass(member) for member in members):
+    if not any(_is_record(member) for member in members):
         return None
     by_name = {member.__name__: decoder(member) for member in _tagged(members)}
 
@@ -238,8 +263,8 @@ def _members(args: tuple[Any, ...]) -> tuple[list[Any], bool]:
 
 def _tagged(members: list[Any]) -> list[type]:
     for member in members:
-        assert is_dataclass(member), f"{member} in a union of dataclasses"
-        named = {field.name for field in fields(member)}
+        assert _is_record(member), f"{member} in a union of dataclasses"
+        named = _names(member)
         assert KIND not in named, f"{member} has a field of the tag's name"
     return members
 
@@ -303,3 +328,55 @@ def _float_out(value: Any) -> Any:
 
 def _float_in(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
+
+
+# --- text at once --------------------------------------------------------------------------------
+
+
+def _writer(kind: Any) -> Write:
+    kind = _resolve(kind)
+    if _is_record(kind) and not any(owner is kind for owner, _ in SECRETS):
+        return _write_fields(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {one: dumps(one.value) for one in kind}.__getitem__
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        members, optional = _members(args)
+        if optional and len(members) == 1:
+            return _null_or(writer(members[0]))
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        return _write_items(writer(args[0]))
+    convert = encoder(kind, False)  # what is rare takes the long way
+    return lambda value: dumps(convert(value))
+
+
+def _write_fields(kind: Any) -> Write:
+    """Written out field by field, as `model.edit` does it: one long f-string."""
+    hints, names = get_type_hints(kind), _names(kind)
+    known: dict[str, Any] = {f"write_{name}": writer(hints[name]) for name in names}
+    pairs = [f'"{name}":{{write_{name}(value.{name})}}' for name in names]
+    exec(f"def write(value): return f'{{{{{','.join(pairs)}}}}}'", known)
+    write: Write = known["write"]
+    return write
+
+
+def _write_items(inner: Write) -> Write:
+    return lambda items: f"[{','.join(map(inner, items))}]" if items else "[]"
+
+
+def _null_or(inner: Write) -> Write:
+    return lambda value: "null" if value is None else inner(value)
+
+
+def _write_float(value: float) -> str:
+    return repr(value) if -LARGEST <= value <= LARGEST else dumps(_float_out(value))
+
+
+_PLAIN: Final[Mapping[Any, Write]] = {
+    str: encode_basestring,
+    int: int.__repr__,
+    bool: {True: "true", False: "false"}.__getitem__,
+    float: _write_float,
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from argosy.model.edit import quick
+from argosy.model.edit import changer, maker
 from argosy.model.ids import ZERO, AttemptId, GroupId, InfraName, LeaseId, NodeId, Serial, TaskName
 from argosy.model.plan import Placement
 from argosy.model.spec import GroupSpec
@@ -24,6 +24,11 @@ class Stage(IntEnum):
     RUNNING = 30
     STOPPING = 40
     ENDED = 50
+
+
+# A decision asks for stages at every node; to find a name takes a tenth of the time that a member
+# of an enum takes, which has to be looked for through its metaclass. So it is with leases below.
+WAITING, PREPARING, READY, RUNNING, STOPPING, ENDED = Stage
 
 
 class Outcome(StrEnum):
@@ -51,7 +56,10 @@ class Phase(StrEnum):
     @property
     def final(self) -> bool:
         """Nothing changes any more."""
-        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED, Phase.STOPPED)
+        return self in FINAL
+
+
+FINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED, Phase.STOPPED})
 
 
 class LeaseState(IntEnum):
@@ -63,7 +71,9 @@ class LeaseState(IntEnum):
     GONE = 30
 
 
-@quick
+ASKED, HELD, RELEASING, GONE = LeaseState
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What an agent is told of one attempt: bring it to this goal."""
@@ -77,7 +87,6 @@ class Order:
     grace: float | None = None  # None: the task's
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Lease:
     """Capacity asked of an infra for one node."""
@@ -97,7 +106,6 @@ class Lease:
     leaving: bool = False  # the infra takes it back soon: its node is prepared elsewhere meanwhile
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One execution on one node."""
@@ -131,10 +139,9 @@ class Attempt:
     @property
     def live(self) -> bool:
         """It has not ended."""
-        return self.stage < Stage.ENDED
+        return self.stage < ENDED
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Node:
     """A named place, and what became of it."""
@@ -153,7 +160,6 @@ class Node:
     asked: bool = False  # `depends_on` held once: it is not asked again
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Peer:
     """One line of the address book."""
@@ -202,6 +208,7 @@ class Placing:
     retry_at: float = 0.0
     failed_at: float = 0.0  # when the last try failed
     report: tuple[str, ...] = ()  # why the last try failed
+    hint: str = ""  # what would mend that, as the infra says it
     refused: tuple[tuple[InfraName, str], ...] = ()  # (infra, host) that refused in the last try
     acquired_at: float = 0.0  # when the plan was acquired; 0: not yet
     hold_since: float = 0.0  # since when a refusal stands beside what is held; 0: none does
@@ -245,3 +252,10 @@ class Group:
     unreachable: tuple[str, ...] = ()  # hosts that may still hold something
     clean: bool = False  # after the end: looks that were not blind showed nothing with its mark
     root: NodeId | None = field(default=None)  # the first node that failed, if any
+
+
+# How a decision, which handles thousands of them, makes and changes parts of a record.
+make_attempt, change_attempt = maker(Attempt), changer(Attempt)
+make_lease, change_lease = maker(Lease), changer(Lease)
+make_node, change_node = maker(Node), changer(Node)
+make_order, make_peer = maker(Order), maker(Peer)

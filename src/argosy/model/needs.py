@@ -43,7 +43,7 @@ class Need:
         if self.accelerators:
             parts.append(" or ".join(str(one) for one in self.accelerators))
         if self.cpus:
-            parts.append(f"{self.cpus:g} cpus")
+            parts.append(f"{self.cpus:g} cpu{'' if self.cpus == 1 else 's'}")
         if self.memory_gib:
             parts.append(f"{self.memory_gib:g} GiB")
         return ", ".join(parts) or "any host"
@@ -56,14 +56,16 @@ class Capacity:
     cpus: float = 0.0
     memory_gib: float = 0.0
     accelerators: tuple[Accelerator, ...] = field(default=())
+    disk_gib: float | None = None  # for what nodes write; None: nobody counts it there
 
     def minus(self, used: Capacity) -> Capacity:
-        """What is left after `used` is taken; may be negative for cores and memory."""
+        """What is left after `used` is taken; may be negative for all but cards."""
         left = tuple(
             Accelerator(mine.name, mine.count - used.count_of(mine.name), mine.memory_gib)
             for mine in self.accelerators
         )
-        return Capacity(self.cpus - used.cpus, self.memory_gib - used.memory_gib, left)
+        disk = None if self.disk_gib is None else self.disk_gib - (used.disk_gib or 0.0)
+        return Capacity(self.cpus - used.cpus, self.memory_gib - used.memory_gib, left, disk)
 
     def count_of(self, accelerator: str) -> int:
         """How many cards of that name, in any letter case."""
@@ -90,10 +92,12 @@ def fits(need: Need, free: Capacity, *, elastic_cpus: bool = False) -> bool:
         return False
     if elastic_cpus:
         return True
+    if need.disk_gib and free.disk_gib is not None and need.disk_gib > free.disk_gib:
+        return False
     return (need.cpus or 0.0) <= free.cpus and (need.memory_gib or 0.0) <= free.memory_gib
 
 
 def usage(need: Need, accelerator: Accelerator | None) -> Capacity:
     """What one node of `need` takes, once `accelerator` was chosen for it."""
     cards = (accelerator,) if accelerator else ()
-    return Capacity(need.cpus or 0.0, need.memory_gib or 0.0, cards)
+    return Capacity(need.cpus or 0.0, need.memory_gib or 0.0, cards, need.disk_gib)

@@ -28,6 +28,7 @@ class SeenLease:
     host: str = ""
     text: str = ""
     unschedulable: bool = False  # pending, and the infra says that it does not fit now
+    placed: bool = False  # pending, and its capacity is set aside for it
     leaving: str = ""  # up, and why the infra is about to take it back; "": it stays
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from argosy.model.ids import InfraName
 
+VOLUME_NAME: Final = r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?"  # of a volume
 KUBERNETES: Final = "kubernetes"
 IN_PODS: Final = "/argosy-volumes"  # where a pod mounts what the agent then links
 ON_HOSTS: Final = ("local", "ssh")  # infras whose hosts have folders of their own
@@ -54,10 +55,15 @@ class Volume:
 
     id: str  # `NAME-` and when it was made, never given twice; names what is made for it
     spec: VolumeSpec
-    created_at: float = 0.0
+    created_at: float = 0.0  # 0: it was never whole
     infra: InfraName = ""  # of a `local` one: where its bytes are, once that is decided
     host: str = ""  # and on which host of a pool
-    deleting: bool = False  # nothing new may mount it
+    deleting: bool = False  # it goes, or is not whole yet: nothing new may mount it
+
+    @property
+    def whole(self) -> bool:
+        """Whether all was made that belongs to it."""
+        return self.created_at > 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,9 @@ def named(pattern: str | None, infras: Iterable[InfraName]) -> frozenset[InfraNa
 class Room:
     """Capacity that is being filled; the only mutable thing of the planner."""
 
-    __slots__ = ("cards", "cpus", "elastic", "hosts", "index", "memory", "offer", "price", "total")
+    __slots__ = (
+        "cards", "cpus", "disk", "elastic", "hosts", "index", "memory", "offer", "price", "total",
+    )  # fmt: skip
 
     def __init__(self, offer: Offer, index: int, *, empty: bool) -> None:
         free = offer.total if empty else offer.free
@@ -71,6 +73,7 @@ class Room:
         self.hosts = max(offer.count, 1) if empty and offer.host is not None else offer.count
         self.cpus = free.cpus
         self.memory = free.memory_gib
+        self.disk = free.disk_gib  # None: nobody counts it
         self.cards = {one.name.lower(): one.count for one in free.accelerators}
 
     @property
@@ -81,7 +84,7 @@ class Room:
     def state(self) -> tuple[object, ...]:
         """Rooms of equal state are interchangeable."""
         cards = tuple(sorted(self.cards.items()))
-        what = (self.cpus, self.memory, cards, self.elastic)
+        what = (self.cpus, self.memory, self.disk, cards, self.elastic)
         return (self.offer.infra, self.fixed, self.hosts, self.price, self.offer.ready_after, *what)
 
     def card(self, wanted: Accelerator) -> Accelerator | None:
@@ -105,7 +108,12 @@ class Room:
             return True
         need = choice.need
         enough_cpus = (need.cpus or 0.0) <= self.cpus + SLACK
-        return enough_cpus and (need.memory_gib or 0.0) <= self.memory + SLACK
+        enough_memory = (need.memory_gib or 0.0) <= self.memory + SLACK
+        return enough_cpus and enough_memory and self.has_disk(need)
+
+    def has_disk(self, need: Need) -> bool:
+        """Whether there is disk for one more node, or nobody counts it."""
+        return not need.disk_gib or self.disk is None or need.disk_gib <= self.disk + SLACK
 
     def share_price(self, choice: Choice) -> float:
         """Dollars per hour for one node: of a shared host, the largest part that it takes of it."""
@@ -135,6 +143,8 @@ class Room:
             return
         self.cpus -= sign * (need.cpus or 0.0)
         self.memory -= sign * (need.memory_gib or 0.0)
+        if self.disk is not None:
+            self.disk -= sign * (need.disk_gib or 0.0)
         if card is not None:
             self.cards[card.name.lower()] = self.cards.get(card.name.lower(), 0) - sign * card.count
 

@@ -121,6 +121,7 @@ class Missing(Enum):
     CARDS = auto()
     CPUS = auto()
     MEMORY = auto()
+    DISK = auto()
     PRICE = auto()
     HOSTS = auto()
 
@@ -143,7 +144,10 @@ def _missing(task: TaskSpec, mine: list[Room]) -> Missing:
         return Missing.PRICE
     if all((choice.need.cpus or 0.0) > room.cpus for choice, room in cards):
         return Missing.CPUS
-    return Missing.MEMORY
+    if all(room.has_disk(choice.need) for choice, room in cards):
+        return Missing.MEMORY
+    enough = ((choice.need.memory_gib or 0.0) <= room.memory for choice, room in cards)
+    return Missing.DISK if any(enough) else Missing.MEMORY
 
 
 def _figures(
@@ -159,6 +163,10 @@ def _figures(
         case Missing.MEMORY:
             amounts = [(room.memory, room.total.memory_gib) for room in mine]
             return _amount(infra, amounts, "GiB", never)
+        case Missing.DISK:
+            amounts = [(room.disk or 0.0, room.total.disk_gib or 0.0) for room in mine]
+            wanted = min(need.disk_gib or 0.0 for need in task.needs)
+            return f"{_amount(infra, amounts, 'GiB of disk', never)}, of {wanted:g} wanted"
         case Missing.PRICE:
             limit = max(need.max_price_per_hour_usd or 0.0 for need in task.needs)
             return f"{infra} costs more than ${limit:g} per hour: raise `max_hourly_cost`"

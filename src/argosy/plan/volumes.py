@@ -59,13 +59,15 @@ def loose(
     spec: GroupSpec, nodes: Sequence[NodeId], kept: Sequence[Placement], offers: Sequence[Offer]
 ) -> Loose | None:
     """The volumes that several of the nodes mount, and that may be on any one host."""
-    if not any(offer.apart for offer in offers):
+    apart = dict.fromkeys(offer.infra for offer in offers if offer.apart)
+    if not apart:
         return None
     users: dict[str, list[tuple[TaskName, str | None]]] = {}
     where: dict[NodeId, str | None] = {one.node: one.host for one in kept}
     for node in (*nodes, *where):
         for use in spec.task(node.task).volume_uses():
-            if _on_one_host(use) and not use.spec.host:
+            meant = any(on_infra(use, infra) for infra in apart)  # else: one folder for all hosts
+            if _on_one_host(use) and not use.spec.host and meant:
                 users.setdefault(use.id, []).append((node.task, where.get(node)))
     several = {id_: found for id_, found in users.items() if len(found) > 1}
     if not several:

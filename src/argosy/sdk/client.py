@@ -27,6 +27,7 @@ from argosy.sdk.requests import (
     Request,
     ServerView,
     VolumeChange,
+    VolumeEnd,
 )
 from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
 from argosy.views.volumes import VolumeRow
@@ -42,6 +43,8 @@ __all__ = [
     "LogQuery",
     "PastEvent",
     "ServerView",
+    "VolumeChange",
+    "VolumeEnd",
     "node_of",
 ]
 
@@ -144,9 +147,9 @@ class Client:
         """Break something on purpose: `kill`, `freeze`, `thaw`, `lose-host`, ..."""
         self._call(requests.chaos(ref, what, task, index))
 
-    def infras(self) -> list[dict[str, Any]]:
-        """What each infra can do here, as the API says it."""
-        return self._call(requests.infras())
+    def infras(self, name: str = "") -> list[dict[str, Any]]:
+        """What each infra can do here, as the API says it; `name`: those that it means."""
+        return self._call(requests.infras(name))
 
     def hosts(self) -> list[dict[str, Any]]:
         """Every infra with its hosts, what is free on them and who holds the rest."""
@@ -188,9 +191,12 @@ class Client:
         """Make one volume: `{"name": "data", "size": "100Gi", "config.host_path": "/mnt/data"}`."""
         return self._call(requests.make_volumes({"flags": flags}))
 
-    def delete_volume(self, name: str) -> VolumeRow:
-        """Delete one that no group uses. Raises NotFound, Conflict, Unreachable."""
-        return self._call(requests.delete_volume(name))
+    def delete_volume(self, name: str, *, forget: bool = False) -> VolumeEnd:
+        """Delete one that no group uses; `forget`: though who has its bytes does not answer.
+
+        Raises NotFound, Conflict, and without `forget` Unreachable.
+        """
+        return self._call(requests.delete_volume(name, forget=forget))
 
     def channel(self, ref: str, what: str, query: dict[str, object]) -> Channel:
         """A two-way stream: `exec`, `forward` or `copy`."""

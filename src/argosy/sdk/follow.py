@@ -1,6 +1,7 @@
 """Streams that live through a restart of the server: they come back where they were.
 
-A follower never starts a server: who stopped it wants it stopped. Groups go on without one.
+A follower starts a server in place of one that was killed, and never after one that was stopped:
+who stopped it wants it stopped. Groups go on without one.
 """
 
 from __future__ import annotations
@@ -16,26 +17,30 @@ from argosy.views.shapes import Overview
 PATIENCE = 30.0  # seconds without a server
 STEP = 0.2
 OVERLAP = 10.0  # seconds of log read again after a gap, and dropped by offset
+STOPPED = "server/stopped"  # the code of what a server says that was stopped
 
 Told = Callable[[str], None]
 
 
 class _Patience:
-    """How long a follower waits for a server to come back."""
+    """How long a follower waits for a server to come back, and by which client it asks."""
 
-    def __init__(self, tell: Told) -> None:
-        self._tell = tell
+    def __init__(self, client: Client, tell: Told) -> None:
+        self.client = client
+        self._given, self._tell = client, tell
         self._since: float | None = None
 
     def over(self) -> None:
         """It answers again."""
         if self._since is not None:
             self._tell("the server is back")
-        self._since = None
+        self._since, self.client = None, self._given
 
     def wait(self, error: Unreachable) -> None:
         """Sleeps a step; raises `error` once the patience has run out."""
         now = time.monotonic()
+        if error.code == STOPPED:
+            self.client = Client(self._given.home, start=False)
         if self._since is None:
             self._since = now
             self._tell("no answer from the server; the group goes on; trying again")
@@ -46,10 +51,10 @@ class _Patience:
 
 def watch(client: Client, ref: str, tell: Told) -> Iterator[Overview]:
     """The group now and after each change, until it has ended."""
-    patience = _Patience(tell)
+    patience = _Patience(client, tell)
     while True:
         try:
-            for view in client.watch(ref):
+            for view in patience.client.watch(ref):
                 patience.over()
                 yield view
                 if view.final:
@@ -61,14 +66,14 @@ def watch(client: Client, ref: str, tell: Told) -> Iterator[Overview]:
 
 def events(client: Client, ref: str, since: int, tell: Told) -> Iterator[PastEvent]:
     """What happened after `since`, until the group has ended."""
-    patience = _Patience(tell)
+    patience = _Patience(client, tell)
     while True:
         try:
-            for event in client.events(ref, since=since, follow=True):
+            for event in patience.client.events(ref, since=since, follow=True):
                 patience.over()
                 since = max(since, event.seq)
                 yield event
-            client.server()
+            patience.client.server()
             return
         except Unreachable as error:
             patience.wait(error)
@@ -76,17 +81,17 @@ def events(client: Client, ref: str, since: int, tell: Told) -> Iterator[PastEve
 
 def logs(client: Client, ref: str, query: LogQuery, tell: Told) -> Iterator[Chunk]:
     """What is written, until all that is followed has ended; nothing twice after a gap."""
-    patience = _Patience(tell)
+    patience = _Patience(client, tell)
     ends: dict[tuple[str, int, int], int] = {}
     seen_at: float | None = None
     while True:
         try:
-            for chunk in client.logs(ref, query):
+            for chunk in patience.client.logs(ref, query):
                 patience.over()
                 seen_at = time.monotonic()
                 if kept := _beyond(chunk, ends):
                     yield kept
-            client.server()  # an ended stream of a living server is complete
+            patience.client.server()  # an ended stream of a living server is complete
             return
         except Unreachable as error:
             patience.wait(error)

@@ -46,7 +46,7 @@ def launch_body(
         "envs": dict(envs or {}),
         "secrets": dict(secrets or {}),
         "environ": {name: around[name] for name in secrets_named(text) if name in around},
-        "user": _user(),
+        "user": user_name(),
         **options,
     }
 
@@ -63,7 +63,8 @@ def read_text(file: str | Path) -> tuple[str, Path, str]:
 def read_bytes(file: str | Path) -> tuple[str, Path, bytes]:
     """As `read_text`, not decoded."""
     if str(file) == "-":
-        return "<stdin>", Path.cwd(), sys.stdin.buffer.read(FILE_BYTES_MOST)
+        data = sys.stdin.buffer.read(FILE_BYTES_MOST + 1)
+        return "<stdin>", Path.cwd(), _refuse_large("what comes from standard input", data)
     path = Path(file)
     try:
         with path.open("rb") as opened:
@@ -76,13 +77,17 @@ def read_bytes(file: str | Path) -> tuple[str, Path, bytes]:
             code="file/unreadable",
             hint="give a file that you may read",
         ) from error
+    return str(file), path.absolute().parent, _refuse_large(str(path), data)
+
+
+def _refuse_large(what: str, data: bytes) -> bytes:
     if len(data) > FILE_BYTES_MOST:
         raise InputError(
-            f"{path} is larger than {FILE_BYTES_MOST >> 20} MiB",
+            f"{what} is larger than {FILE_BYTES_MOST >> 20} MiB",
             code="file/large",
             hint="give the YAML file of a job group; data belongs into `file_mounts`",
         )
-    return str(file), path.absolute().parent, data
+    return data
 
 
 def missing_paths(parsed: Parsed) -> tuple[Warning_, ...]:
@@ -152,7 +157,8 @@ def _near(path: Path) -> str:
     return "files there: " + ", ".join((alike + others)[:5])
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who this is: a number where the user has no name here."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -16,7 +16,7 @@ from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
 from argosy.views.volumes import VolumeRow
 
 T = TypeVar("T")
-EXPORT_PATIENCE: Final = 60.0  # seconds beside the usual: a cluster may be away
+AWAY_PATIENCE: Final = 60.0  # seconds beside the usual: an infra may be away
 CLEAN_SECONDS: Final = 180.0  # beside the usual: looks, and the grace of what is ended
 
 
@@ -49,6 +49,7 @@ class ServerView:
     server_id: str = ""
     groups: int = 0
     rss_bytes: int = 0
+    infras: tuple[str, ...] = ()  # names
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,14 @@ class VolumeChange:
 
     row: VolumeRow
     change: str
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeEnd:
+    """A volume that is no more."""
+
+    row: VolumeRow
+    stays: str = ""  # why bytes of it may be left where nobody could remove them
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +144,7 @@ def stop_server() -> Request[None]:
 
 def export(body: dict[str, Any]) -> Request[Exported]:
     """What an infra would be sent for a launch of `body`."""
-    return Request("POST", path_of("export"), _exported, body, patience=EXPORT_PATIENCE)
+    return Request("POST", path_of("export"), _exported, body, patience=AWAY_PATIENCE)
 
 
 def _exported(_: int, answer: Any) -> Exported:
@@ -232,9 +241,10 @@ def chaos(ref: str, what: str, task: str, index: int) -> Request[None]:
     return Request("POST", path_of("groups", ref, "chaos"), _nothing, body)
 
 
-def infras() -> Request[list[dict[str, Any]]]:
-    """What each infra can do here."""
-    return Request("GET", path_of("infra"), lambda _, answer: list(answer["infras"]))
+def infras(name: str = "") -> Request[list[dict[str, Any]]]:
+    """What each infra can do here; `name`: those that it means, which are asked in any case."""
+    path = path_of("infra", query={"name": name})
+    return Request("GET", path, lambda _, answer: list(answer["infras"]))
 
 
 def hosts() -> Request[list[dict[str, Any]]]:
@@ -245,13 +255,14 @@ def hosts() -> Request[list[dict[str, Any]]]:
 def offers(need: Sequence[str], *, cpus: str, memory: str, infra: str) -> Request[dict[str, Any]]:
     """What could be had now for a need, on each infra."""
     query: dict[str, object] = {"need": need, "cpus": cpus, "memory": memory, "infra": infra}
-    return Request("GET", path_of("infra", "offers", query=query), lambda _, answer: dict(answer))
+    path = path_of("infra", "offers", query=query)
+    return Request("GET", path, lambda _, answer: dict(answer), patience=AWAY_PATIENCE)
 
 
 def strangers(infra: str) -> Request[dict[str, Any]]:
     """What bears our mark on an infra and belongs to no group."""
     path = path_of("infra", "strangers", query={"infra": infra})
-    return Request("GET", path, lambda _, answer: dict(answer))
+    return Request("GET", path, lambda _, answer: dict(answer), patience=AWAY_PATIENCE)
 
 
 def clean(infra: str, leases: Sequence[str]) -> Request[dict[str, Any]]:
@@ -264,13 +275,15 @@ def clean(infra: str, leases: Sequence[str]) -> Request[dict[str, Any]]:
 def host_lost(host: str, infra: str, *, force: bool, by: str) -> Request[dict[str, Any]]:
     """The user's word that a host is gone."""
     body = {"host": host, "infra": infra, "force": force, "by": by}
-    return Request("POST", path_of("infra", "lost"), lambda _, answer: dict(answer), body)
+    path = path_of("infra", "lost")
+    return Request("POST", path, lambda _, answer: dict(answer), body, patience=AWAY_PATIENCE)
 
 
 def host_forget(host: str, infra: str) -> Request[dict[str, Any]]:
     """Give up all that is on a host that will never come back."""
     body = {"host": host, "infra": infra}
-    return Request("POST", path_of("infra", "forget"), lambda _, answer: dict(answer), body)
+    path = path_of("infra", "forget")
+    return Request("POST", path, lambda _, answer: dict(answer), body, patience=AWAY_PATIENCE)
 
 
 def volumes() -> Request[list[VolumeRow]]:
@@ -293,14 +306,14 @@ def make_volumes(body: dict[str, Any]) -> Request[list[VolumeChange]]:
     return Request("POST", path_of("volumes"), read, body, endless=True)
 
 
-def delete_volume(name: str) -> Request[VolumeRow]:
+def delete_volume(name: str, *, forget: bool) -> Request[VolumeEnd]:
     """Delete a volume: its bytes may take their time."""
-    return Request(
-        "DELETE",
-        path_of("volumes", name),
-        lambda _, answer: decode(VolumeRow, answer["volume"]),
-        endless=True,
-    )
+
+    def read(_: int, answer: Any) -> VolumeEnd:
+        return VolumeEnd(decode(VolumeRow, answer["volume"]), str(answer.get("stays", "")))
+
+    path = path_of("volumes", name, query={"forget": forget})
+    return Request("DELETE", path, read, endless=True)
 
 
 def channel(ref: str, what: str, query: dict[str, object]) -> str:

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.errors import AccessError, ArgosyError, InfraError, InputError, Unreachable
+from argosy.errors import AccessError, ArgosyError, Conflict, InfraError, InputError, Unreachable
 from argosy.sdk.home import log_file
+from argosy.sdk.lost import lost_server
 from argosy.sdk.wire import NoServer, open_socket
 
 START_TIMEOUT = 30.0  # seconds until the socket answers
 LAST_WORDS_BYTES = 4000
 SERVER = (sys.executable, "-P", "-m", "argosy.server.main")  # -P: no module of the folder here
 _STEP = 0.01  # seconds between two looks at the socket
+_AGAIN = 0.2  # seconds until a server that found another one is tried again
 
 
 def ensure_server(
@@ -38,7 +40,8 @@ def ensure_server(
     with _alone(home, deadline):
         if answers(home):
             return False
-        _start(home, deadline, command)
+        while not _started(home, deadline, command):
+            time.sleep(_AGAIN)
         return True
 
 
@@ -109,7 +112,8 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
+def _started(home: Path, deadline: float, command: Sequence[str]) -> bool:
+    """Whether it answers; False: the one before has the home still, and is just ending."""
     log = os.open(log_file(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     since = os.fstat(log).st_size
     try:
@@ -127,6 +131,9 @@ def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
         if process.poll() is not None:
             if process.returncode == InputError.exit_code:
                 _refuse_wrong_configuration(home)
+            ending = process.returncode == Conflict.exit_code and lost_server(home) is None
+            if ending and time.monotonic() < deadline:
+                return False
             raise _failed(home, f"it ended with {process.returncode}", since)
         if time.monotonic() > deadline:
             process.kill()
@@ -134,14 +141,16 @@ def _start(home: Path, deadline: float, command: Sequence[str]) -> None:
             raise _failed(home, "its socket did not answer in time", since)
         time.sleep(_STEP)
     process.returncode = 0  # it lives on as its own; nobody here waits for it
+    return True
 
 
 def _refuse_wrong_configuration(home: Path) -> None:
     """Raises InputErrors for a config.yaml that no server starts with, each with its place."""
     from argosy.infra import configuration
+    from argosy.infra.config_file import user_home
 
     configuration.read(home / configuration.FILE)
-    configuration.sky_pools(Path.home())
+    configuration.sky_pools(user_home())
 
 
 def _failed(home: Path, why: str, since: int) -> ArgosyError:

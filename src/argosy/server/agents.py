@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S: Final = 15.0
 ANSWER_TIMEOUT_S: Final = 30.0
 KNOCK_S: Final = 5.0  # that an agent has to answer anything at all
+DOORS_MOST: Final = 10_000
 SILENT: Final = "server/agent-silent"  # the code of what is no answer
 
 
@@ -67,6 +68,8 @@ class Doors:
 
         Raises Unreachable.
         """
+        if len(self._doors) > DOORS_MOST:  # those of hosts that are gone, too
+            self._doors = {key: one for key, one in self._doors.items() if one.lock.locked()}
         door = self._doors.setdefault((attempt.infra, attempt.host), _Door())
         now = asyncio.get_running_loop().time
         came = now()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 from fastapi import Request as HttpRequest
@@ -21,14 +20,14 @@ from argosy.model.action import Event
 from argosy.model.group import Intent, Outcome, Verb
 from argosy.model.ids import GroupId
 from argosy.model.spec import GroupSpec
-from argosy.sdk.launch import missing_paths
+from argosy.sdk.launch import missing_paths, user_name
 from argosy.server.agents import answered, opened
 from argosy.server.answers import FINE, answer, awaited
 from argosy.server.context import Context, Here, attempts_of, live_attempt, newest_attempt, node_of
 from argosy.server.infra import export
 from argosy.server.masking import masked, masked_data, masked_errors
 from argosy.server.streams import reasons_of, view_of
-from argosy.spec.overrides import Overrides
+from argosy.spec.overrides import Overrides, interpret_pairs
 from argosy.spec.parse import Parsed, parse
 from argosy.spec.source.notes import Warning_
 from argosy.storage.repository import pinned
@@ -39,10 +38,12 @@ from argosy.views.plan import plan_view
 router = APIRouter(prefix="/v1", tags=["groups"])
 
 TEXT_MOST: Final = 16 * 2**20  # characters of a file
-USER_HOME: Final = os.path.expanduser("~")  # the submitter's too: only its owner uses a server
+# The submitter's, too, since only its owner uses a server; "" for a user without one.
+USER_HOME: Final = os.path.expanduser("~").removeprefix("~")
 EVENTS_SHOWN: Final = 100  # the newest ones that an explanation is made from
 LIMIT_MOST: Final = 10_000
 LIMIT_USUAL: Final = 1000
+FORMS: Final = "docs/api.md has the forms of every request"
 
 
 class LaunchBody(BaseModel):
@@ -117,8 +118,9 @@ async def plan(body: LaunchBody, here: Here) -> Response:
     parsed = await _parsed(body, here, secrets_later=body.secrets_later)
     missing = await asyncio.to_thread(missing_paths, parsed)
     _refuse_unknown(here, parsed.spec)
-    code = await pinned(parsed.spec)
-    chosen = await here.control.plan(code.spec)
+    with masked_errors(parsed.spec):
+        code = await pinned(parsed.spec)
+        chosen = await here.control.plan(code.spec)
     warnings = (*_sentences(parsed.warnings + missing), *code.warnings)
     view = plan_view(code.spec, chosen, warnings)
     told = codec.encode(replace(view, chosen=(*view.chosen, *code.notes)))
@@ -151,6 +153,7 @@ async def exported(body: ExportBody, here: Here) -> Response:
 
 async def _parsed(body: LaunchBody, here: Context, *, secrets_later: bool = False) -> Parsed:
     """The file, understood; in a thread, since a large one takes its time."""
+    _refuse_strange(body)
     try:
         return await asyncio.to_thread(
             parse,
@@ -168,6 +171,16 @@ async def _parsed(body: LaunchBody, here: Context, *, secrets_later: bool = Fals
             text, hints = unknown_infra(body.infra, here.control.infras)
             raise InputError(text, code="infra/unknown", hint=hints) from found
         raise
+
+
+def _refuse_strange(body: LaunchBody) -> None:
+    """Raises InputError for what the command line would not send."""
+    if not body.base.startswith("/") or "\0" in body.base:
+        raise InputError("`base` must be an absolute path", code="server/request", hint=FORMS)
+    for flag, pairs in (("--env", body.envs), ("--secret", body.secrets)):
+        interpret_pairs([f"{name}={value}" for name, value in pairs.items()], {}, flag=flag)
+        if name := next((name for name, value in pairs.items() if "\0" in value), ""):
+            raise InputError(f"`{flag} {name}` holds a NUL", code="server/request", hint=FORMS)
 
 
 def _refuse_unknown(here: Context, spec: GroupSpec) -> None:
@@ -213,8 +226,12 @@ async def group(ref: str, here: Here) -> Response:
 async def spec(ref: str, here: Here) -> Response:
     """The file and what was understood of it, secrets masked."""
     found = here.control.find(ref)
-    text = masked(here.control.store.source(found.id), found.spec)
-    return answer({"text": text, "spec": masked_data(codec.encode(found.spec), found.spec)})
+
+    def shown() -> dict[str, Any]:
+        text = masked(here.control.store.source(found.id), found.spec)
+        return {"text": text, "spec": masked_data(codec.encode(found.spec), found.spec)}
+
+    return answer(await asyncio.to_thread(shown))  # the file may be a large one
 
 
 @router.get("/groups/{ref}/explain")
@@ -318,15 +335,7 @@ async def chaos(ref: str, body: ChaosBody, here: Here) -> Response:
             before = reversed(attempts_of(found, attempt.node))
             attempt = next((one for one in before if one.outcome is Outcome.LOST), attempt)
         await here.control.break_host(attempt, ON_HOST[body.what])
-    told = f"{body.what}, on purpose, by {_user()}"
+    told = f"{body.what}, on purpose, by {user_name()}"
     event = Event(here.now(), "chaos", str(attempt.node), told, attempt.number)
     await here.control.note(found, event)
     return answer(FINE)
-
-
-def _user() -> str:
-    """Whose server this is: nobody else can ask it."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # the user has no name here
-        return f"uid {os.getuid()}"

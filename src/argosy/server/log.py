@@ -36,7 +36,11 @@ def log_to(path: Path, level: int = logging.INFO) -> None:
     """Send the records of this process to `path`. A full disk loses lines, never the server."""
     logging.raiseExceptions = False
     handler = RotatingFileHandler(
-        path, maxBytes=BYTES_MOST, backupCount=FILES_MOST, encoding="utf-8", delay=False
+        path,
+        maxBytes=BYTES_MOST,
+        backupCount=FILES_MOST,
+        encoding="utf-8",
+        errors="backslashreplace",  # a path may hold any byte
     )
     handler.setFormatter(JsonLines())
     root = logging.getLogger()

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from argosy.errors import ArgosyError
+from argosy.errors import ArgosyError, InputErrors
 from argosy.model import secrets
 from argosy.model.codec import MASK
 from argosy.model.spec import GroupSpec
@@ -44,9 +44,10 @@ def masked_errors(spec: GroupSpec) -> Iterator[None]:
         yield
     except ArgosyError as error:
         values = secrets.secret_values(spec)
-        error.text = secrets.masked(error.text, values)
-        error.hints = tuple(secrets.masked(hint, values) for hint in error.hints)
-        error.args = (error.text,)
+        for one in (error, *(error.errors if isinstance(error, InputErrors) else ())):
+            one.text = secrets.masked(one.text, values)
+            one.hints = tuple(secrets.masked(hint, values) for hint in one.hints)
+            one.args = (one.text,)
         raise
 
 

@@ -25,6 +25,7 @@ WATCH_EVERY_S: Final = 0.1  # at most ten lines a second
 AGAIN_S: Final = 2.0  # a watched group is said again after so long: its ages and usage move
 QUEUED: Final = re.compile(r"\bgroup (\S+) is\b")  # "group g1-2 is being placed on local"
 PAGE: Final = 500  # events read at a time
+SEQ_MOST: Final = 2**63 - 1
 
 
 @router.get("/watch")
@@ -53,7 +54,12 @@ async def watch(ref: str, here: Here) -> Response:
 
 
 @router.get("/events")
-async def events(ref: str, here: Here, since: int = 0, follow: bool = False) -> Response:
+async def events(
+    ref: str,
+    here: Here,
+    since: Annotated[int, Query(ge=0, le=SEQ_MOST)] = 0,
+    follow: bool = False,
+) -> Response:
     """What happened after the event `since`; with `follow` until the group has ended."""
     group = here.control.find(ref)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from argosy.errors import ArgosyError
 from argosy.model import codec
 from argosy.model.volumes import VolumeSpec
 from argosy.server.answers import answer
@@ -40,21 +41,33 @@ async def volumes(here: Here) -> Response:
 
 @router.post("/volumes")
 async def apply(body: VolumesBody, here: Here) -> Response:
-    """Make the volumes of a file, or change what may change of those that are there."""
+    """Make the volumes of a file, or change what may change of those that are there. One that is
+    given by flags is only made: it changes none.
+    """
     specs: tuple[VolumeSpec, ...]
+    new = bool(body.flags)
     if body.flags:
         specs = (volume_of_flags(body.flags),)
     else:
         specs = await asyncio.to_thread(parse_volumes, body.text, body.file)
+    for spec in specs:
+        here.control.volumes.check(spec, new=new)
     made: list[dict[str, Any]] = []
     for spec in specs:
-        volume, change = await here.control.volumes.apply(spec)
+        try:
+            volume, change = await here.control.volumes.apply(spec, new=new)
+        except ArgosyError as error:
+            before = [f"{one['name']} is {one['change']}" for one in made]
+            error.hints = (*error.hints, *before)
+            raise
         made.append({**codec.encode(volume_row(volume)), "change": str(change)})
     return answer({"volumes": made})
 
 
 @router.delete("/volumes/{name}")
-async def delete(name: str, here: Here) -> Response:
-    """Delete a volume that no group uses; its bytes too, where they are ours."""
-    volume = await here.control.volumes.delete(name)
-    return answer({"volume": codec.encode(volume_row(volume))})
+async def delete(name: str, here: Here, forget: bool = False) -> Response:
+    """Delete a volume that no group uses; its bytes too, where they are ours. `forget`: though who
+    has them does not answer.
+    """
+    volume, stays = await here.control.volumes.delete(name, forget=forget)
+    return answer({"volume": codec.encode(volume_row(volume)), "stays": stays})

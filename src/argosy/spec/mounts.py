@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from argosy.model.spec import FileMount, VolumeMount, Workdir
-from argosy.model.volumes import VolumeKind
+from argosy.model.volumes import VOLUME_NAME, VolumeKind
 from argosy.spec.keys.shapes import Fields
-from argosy.spec.source.file import Items, Scalar
+from argosy.spec.source.file import Items, Scalar, absent
 from argosy.spec.source.notes import Mark, Notes
 from argosy.spec.source.words import listed, nearest_word
 
@@ -203,7 +203,7 @@ def volumes_of(pairs: tuple[tuple[Scalar, Any], ...], notes: Notes) -> tuple[Vol
 
 def _volume(destination: str, value: Fields, notes: Notes) -> VolumeMount:
     """A volume that was written as a map."""
-    ways = [word for word in ("name", "size", "host_path") if word in value]
+    ways = [one for one in ("name", "size", "host_path") if not absent(value.node.get(one))]
     if not ways or ("host_path" in ways and len(ways) > 1):
         notes.error(
             value.node.mark, "volume-form",
@@ -212,6 +212,12 @@ def _volume(destination: str, value: Fields, notes: Notes) -> VolumeMount:
         )  # fmt: skip
     kind = str(value.get("type", ""))
     _check_kind(kind, ways, value, notes)
+    if "size" in ways and "name" in value and not re.fullmatch(VOLUME_NAME, str(value.get("name"))):
+        notes.error(
+            value.mark("name"), "volume-name",
+            "a volume is called by small letters, digits and `-`, at most 50",
+            "such as `scratch`",
+        )  # fmt: skip
     sub_path = str(value.get("sub_path", ""))
     if sub_path.startswith("/") or _climbs(sub_path):
         notes.error(

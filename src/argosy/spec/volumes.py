@@ -61,10 +61,15 @@ def _word(text: str, flag: str) -> Scalar:
 
 
 def _volume(node: Node, notes: Notes) -> VolumeSpec:
+    if not isinstance(node, Map):
+        notes.error(
+            node.mark, "no-map", "a volume is described by a map of keys", "write `name: my-data`",
+        )  # fmt: skip
+        return VolumeSpec()
     fields = VOLUME_FILE.read(node, "", notes)
     if fields is None:
         return VolumeSpec()
-    if "name" not in fields and not (isinstance(node, Map) and node.get("name")):
+    if "name" not in fields and not node.get("name"):
         notes.error(
             node.mark, "no-name", "this volume has no `name`", "write `name: my-data`",
         )  # fmt: skip
@@ -112,23 +117,25 @@ def _check(spec: VolumeSpec, fields: Fields, config: Fields | None, notes: Notes
             f"a volume of type `{spec.kind}` cannot be on `{spec.infra[:60]}`",
             f"its infra is one of: {', '.join(kinds)}",
         )  # fmt: skip
+    typed = bool(fields.node.mark.flag)  # on the command line
     path = config.node.get("host_path") if config is not None else None
     if spec.kind in (VolumeKind.NFS, VolumeKind.HOSTPATH) and absent(path):
         notes.error(
             fields.mark("config"), "volume-path",
-            f"a volume of type `{spec.kind}` needs `config.host_path`, the folder on the hosts",
-            "write `config: {host_path: /mnt/data}`",
+            f"a volume of type `{spec.kind}` needs a folder on the hosts",
+            "say `--host-path /mnt/data`" if typed else "write `config: {host_path: /mnt/data}`",
         )  # fmt: skip
     if spec.kind is VolumeKind.PVC and not spec.use_existing and absent(fields.node.get("size")):
         notes.error(
             fields.node.mark, "volume-size", "a new claim needs a `size`",
+            "say `--size 100Gi`, or `--use-existing` for one that is there" if typed else
             "write `size: 100Gi`, or `use_existing: true` for one that is there",
         )  # fmt: skip
     if spec.kind is VolumeKind.LOCAL and spec.use_existing and not spec.host_path:
         notes.error(
             fields.mark("use_existing"), "volume-path",
-            "`use_existing` of a `local` volume needs `config.host_path`: which folder it is",
-            "write `config: {host_path: /srv/data}`",
+            "`use_existing` of a `local` volume needs the folder that it is",
+            "say `--host-path /srv/data`" if typed else "write `config: {host_path: /srv/data}`",
         )  # fmt: skip
     if config is not None:
         _check_config(spec, config, notes)

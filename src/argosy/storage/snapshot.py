@@ -148,8 +148,15 @@ def _keep(path: Path, body: bytes) -> None:
 
 def _look(source: str, entries_of: Callable[[str], Iterable[Entry]]) -> _Tree:
     """Hash the source. Sockets, devices and pipes do not travel."""
-    if stat.S_ISREG(os.stat(source).st_mode):
+    mode = os.stat(source).st_mode
+    if stat.S_ISREG(mode):
         return _Tree(source, (_file_line(source, ""),), None)
+    if not stat.S_ISDIR(mode):
+        raise InputError(
+            f"{source} is neither a file nor a folder",
+            code="files/no-file",
+            hint="name a file or a folder: sockets, devices and pipes do not travel",
+        )
     lines: list[Line] = []
     entries = []
     for entry in entries_of(source):

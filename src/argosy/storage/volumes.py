@@ -38,24 +38,48 @@ def _resolved(task: TaskSpec, volumes: Mapping[str, Volume], errors: list[Argosy
         if found is None:
             errors.append(_unknown(task, mount, volumes))
         elif found.deleting:
-            errors.append(Conflict(
-                f'task "{task.name}" mounts the volume {mount.name!r}, which is being deleted',
-                code="volumes/deleted", hint=f"`argosy volumes delete {mount.name} -y` finishes it",
-            ))  # fmt: skip
+            errors.append(_going(task, mount, found))
         else:
             mounts.append(replace(mount, volume=found.spec, id=found.id))
     return replace(task, volumes=tuple(mounts))
 
 
+def _going(task: TaskSpec, mount: VolumeMount, volume: Volume) -> Conflict:
+    state = "is being deleted" if volume.whole else "is not whole: making it was interrupted"
+    mending = f"`argosy volumes delete {mount.name} -y` finishes it"
+    if not volume.whole:
+        mending = "make it again as before, and it goes on; or delete it"
+    return Conflict(
+        f'task "{task.name}" mounts the volume {mount.name!r}, which {state}',
+        code="volumes/deleted",
+        hint=mending,
+    )
+
+
 def _unknown(task: TaskSpec, mount: VolumeMount, volumes: Mapping[str, Volume]) -> NotFound:
     near = difflib.get_close_matches(mount.name, volumes, n=1, cutoff=0.5)
-    made = f"`argosy volumes create {mount.name}` makes one on this machine"
+    made = _how_to_make(mount.name, task.needs[0].infra or "local")
     return NotFound(
         f'task "{task.name}" mounts the volume {mount.name!r} at {mount.destination}, and there '
         "is none of that name",
         code="volumes/unknown",
         hint=(f"did you mean {near[0]!r}?", made) if near else made,
     )
+
+
+def _how_to_make(name: str, infra: str) -> str:
+    """The command that makes one where the task may run."""
+    command, kind = f"argosy volumes create {name}", infra.partition("/")[0]
+    match kind:
+        case "local" if infra == "local":
+            return f"`{command}` makes one on this machine"
+        case "kubernetes":
+            return f"`{command} --infra {infra} --size 10Gi` makes a claim there"
+        case "local" | "ssh" if infra != "ssh" and "*" not in infra:
+            return f"`{command} --infra {infra}` makes one there"
+        case "ssh":
+            return f"`{command} --infra ssh/POOL` makes one on a host of a pool"
+    return f"`{command} --infra INFRA` makes one there: docs/volumes.md"
 
 
 def _check_shared(spec: GroupSpec) -> None:
@@ -77,20 +101,47 @@ def _check_shared(spec: GroupSpec) -> None:
 
 def changed(before: Volume, spec: VolumeSpec) -> Volume:
     """The volume with what `spec` changes. Raises Conflict for what cannot change."""
+    if before.deleting:
+        state = "is being deleted" if before.whole else "is another one, which is not whole"
+        raise Conflict(
+            f"the volume {spec.name!r} {state}",
+            code="volumes/deleted",
+            hint=f"`argosy volumes delete {spec.name}` finishes that; then make this one",
+        )
     kept = {name: getattr(before.spec, name) for name in CHANGEABLE}
-    if before.deleting or replace(spec, **kept) != before.spec:
+    if replace(spec, **kept) != before.spec:
         fields = [
             name
             for name in VolumeSpec.__dataclass_fields__
             if name not in CHANGEABLE and getattr(spec, name) != getattr(before.spec, name)
         ]
-        what = ", ".join(_word(name) for name in fields) or "anything: it is being deleted"
+        what = ", ".join(_word(name) for name in fields)
         raise Conflict(
             f"the volume {spec.name!r} is there, and cannot change its {what}",
             code="volumes/cannot-change",
             hint=f"`argosy volumes delete {spec.name}` first, or give this one another name",
         )
     return replace(before, spec=spec)
+
+
+def same(before: Volume, spec: VolumeSpec) -> Volume:
+    """The volume, which is what `spec` says. Raises Conflict where it is another one."""
+    after = changed(before, spec)
+    if after == before:
+        return before
+    what = " and ".join(
+        word
+        for name, word in (("size_gib", "another size"), ("labels", "other labels"))
+        if getattr(spec, name) != getattr(before.spec, name)
+    )
+    raise Conflict(
+        f"the volume {spec.name!r} is there already, with {what}",
+        code="volumes/there",
+        hint=(
+            f"`argosy volumes apply FILE` changes the size and the labels of {spec.name}",
+            f"`argosy volumes delete {spec.name}` first, or give this one another name",
+        ),
+    )
 
 
 def _word(field: str) -> str:

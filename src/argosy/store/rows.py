@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from argosy.model import codec
 from argosy.model.action import Event
-from argosy.model.group import Group
+from argosy.model.group import Book, Group
 from argosy.model.ids import GroupId
 from argosy.model.spec import GroupSpec
 
 NO_SPEC: Final = GroupSpec("", ())
+NO_BOOK: Final = Book()
 LISTS: Final = ("nodes", "attempts", "leases")  # of a record: one entry a node, or more
+NO_LISTS: Final[Mapping[str, Any]] = dict.fromkeys(LISTS, ())
 
 Texts = dict[int, tuple[object, str]]
 """The identity of a value -> the value, so that it stays its identity, and its JSON text."""
@@ -44,19 +46,20 @@ class Records:
 
     def _record(self, group: Group) -> str:
         known, kept = self._texts.get(group.id, {}), {}
-        data = codec.encode(replace(group, spec=NO_SPEC, nodes=(), attempts=(), leases=()))
-        del data["spec"]
-        lists = []
+
+        def text(value: object) -> str:
+            found = known.get(id(value)) or (value, codec.text(value))
+            kept[id(value)] = found
+            return found[1]
+
+        parts = [f'"book":{text(group.book)}']
         for name in LISTS:
-            del data[name]
-            texts = []
-            for value in getattr(group, name):
-                found = known.get(id(value)) or (value, codec.dumps(codec.encode(value)))
-                kept[id(value)] = found
-                texts.append(found[1])
-            lists.append(f'"{name}":[{",".join(texts)}]')
+            parts.append(f'"{name}":[{",".join(map(text, getattr(group, name)))}]')
         self._texts[group.id] = kept
-        return f"{codec.dumps(data)[:-1]},{','.join(lists)}}}"
+        rest = codec.encode(replace(group, spec=NO_SPEC, book=NO_BOOK, **NO_LISTS))
+        for name in ("spec", "book", *LISTS):
+            del rest[name]
+        return f"{codec.dumps(rest)[:-1]},{','.join(parts)}}}"
 
 
 def row(group: Group) -> dict[str, Any]:

@@ -287,7 +287,7 @@ class Store:
             return volumes.users(connection)
 
     async def put_volume(self, volume: Volume) -> None:
-        """Keep a volume, in place of the one of its name."""
+        """Keep a volume, durably. Of one that is there, where its bytes are stays as it is."""
         await self._writer.write(lambda found: volumes.put(found, volume), durable=True)
 
     async def pin_volume(self, volume: str, infra: InfraName, host: str) -> Volume:
@@ -299,7 +299,7 @@ class Store:
     async def begin_delete_volume(self, name: str) -> Volume:
         """From now on nothing new mounts it. Raises NotFound, and Conflict while groups use it."""
         return await self._writer.write(
-            lambda found: volumes.begin_delete(found, name), durable=False
+            lambda found: volumes.begin_delete(found, name), durable=True
         )
 
     async def strike_volume(self, volume: str) -> None:

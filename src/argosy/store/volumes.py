@@ -38,9 +38,11 @@ def users(connection: Connection, volume: str | None = None) -> dict[str, list[s
 
 
 def put(connection: Connection, volume: Volume) -> None:
-    """Keep a volume, in place of the one of its name."""
-    connection.execute(delete(volumes).where(volumes.c.name == volume.spec.name))
-    connection.execute(insert(volumes), _row(volume))
+    """Keep a volume. Of one that is there already, where its bytes are stays as it was decided."""
+    row = _row(volume)
+    changing = {name: row[name] for name in ("spec", "deleting", "created_at")}
+    if not connection.execute(update(volumes).where(volumes.c.id == volume.id), changing).rowcount:
+        connection.execute(insert(volumes), row)
 
 
 def pin(connection: Connection, id_: str, infra: InfraName, host: str) -> Volume:
@@ -52,7 +54,8 @@ def pin(connection: Connection, id_: str, infra: InfraName, host: str) -> Volume
         return _by_id(connection, id_)
     if (found.infra, found.host) != (infra, host):
         raise Conflict(
-            f"the volume {found.spec.name!r} is on {found.host or found.infra}, not on {host}",
+            f"the volume {found.spec.name!r} is on {found.host or found.infra}, not on "
+            f"{host or infra}",
             code="volumes/elsewhere",
             hint="it stays where it was used first",
         )
@@ -67,7 +70,11 @@ def begin_delete(connection: Connection, name: str) -> Volume:
         raise Conflict(
             f"the volume {name!r} is in use by {', '.join(dict.fromkeys(using))}",
             code="volumes/in-use",
-            hint="it can be deleted when they have ended: `argosy cancel GROUP` ends one",
+            hint=(
+                "it can be deleted when they have ended: `argosy cancel GROUP` ends one",
+                "of one that has ended something may be left on a host that does not answer: "
+                "`argosy status GROUP` names it",
+            ),
         )
     connection.execute(update(volumes).where(volumes.c.name == name), {"deleting": True})
     return one(connection, name)

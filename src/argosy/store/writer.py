@@ -22,9 +22,11 @@ from sqlalchemy.exc import DBAPIError
 from argosy.errors import ArgosyError, Unreachable
 from argosy.store.database import translated
 from argosy.store.reserve import Reserve
+from argosy.store.room import Room
 
 T = TypeVar("T")
 BATCH_MOST: Final = 256  # jobs in one commit
+QUIET_S: Final = 0.5  # nothing to write for so long: time to look after the room for a full disk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +45,7 @@ class Writer:
         self._engine = engine
         self._path = path
         self._reserve = Reserve(path)
+        self._room = Room(engine, path)
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -85,7 +88,11 @@ class Writer:
 
     def _take(self) -> list[Job | None]:
         """What is queued, at least one, at most a batch."""
-        taken = [self._queue.get()]
+        try:
+            taken = [self._queue.get(timeout=QUIET_S)]
+        except Empty:
+            self._room.keep()
+            taken = [self._queue.get()]
         while len(taken) < BATCH_MOST and taken[-1] is not None:
             try:
                 taken.append(self._queue.get_nowait())

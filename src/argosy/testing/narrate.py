@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from argosy.model.group import Group, Stage
-from argosy.model.ids import AttemptId, GroupId, LeaseId
+from argosy.model.ids import AttemptId, GroupId, LeaseId, NodeId
 
 
 class Story:
@@ -52,6 +52,8 @@ class Story:
             return one.name
         if isinstance(one, float):
             return f"{one:.1f}"
+        if isinstance(one, NodeId):
+            return str(one)
         if isinstance(one, tuple | list | set | frozenset):
             return ", ".join(self.word(part) for part in one)
         return self.name(str(one))

@@ -21,10 +21,12 @@ MENDS = {
     "no-capacity": "`argosy infra check` shows what is free; a smaller need may fit",
     "queue": "`argosy status` shows the groups ahead; a higher `priority` passes them",
     "capacity": "after `start_timeout` all is given back and tried anew",
+    "tried-before": "`argosy events {group}` shows every try",
     "refused": "`argosy infra check` says what the infra lacks",
     "not-ready": "`argosy logs {at}` shows its preparation and `setup`",
     "depends-on": "`argosy logs` of the task it waits for shows why that is not so yet",
-    "agent-suspect": "see whether its host is up; nothing is ended or replaced on a doubt",
+    "agent-suspect": "see whether its host is up; nothing is ended or replaced on a doubt: "
+    "`argosy infra lost {host}` says that it is gone, and its nodes are replaced elsewhere",
     "peer-suspect": "see whether that peer's host is up; the verdict waits for its agent",
     "older-attempt": "the old one has its `grace`; the new one starts when it has ended",
     "back-off": "`argosy logs {at} --tail 20` shows why the last attempt ended",
@@ -55,7 +57,14 @@ def mended(reason: ReasonView, view: Overview) -> ReasonView:
     if reason.hint:
         return reason
     text = MENDS.get(reason.code, "")
-    return replace(reason, hint=text.format(at=_address(reason.about, view), group=view.name))
+    at, host = _address(reason.about, view), _host(reason.about, view)
+    return replace(reason, hint=text.format(at=at, group=view.name, host=host))
+
+
+def _host(about: str, view: Overview) -> str:
+    """Where the node is that a reason is about."""
+    hosts = (node.host for task in view.tasks for node in task.nodes if node.node == about)
+    return next(filter(None, hosts), "HOST")
 
 
 def _address(about: str, view: Overview) -> str:

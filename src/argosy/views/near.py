@@ -23,5 +23,26 @@ def unknown_infra(asked: str, known: Iterable[str]) -> tuple[str, tuple[str, ...
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"no infra {asked!r} is known here{meant}", (
         f"there is {', '.join(names) or 'none'}; `argosy infra check` tries each",
-        "pools stand in `$ARGOSY_HOME/config.yaml`: docs/local.md shows how",
+        *_how_to_add(asked, names),
     )
+
+
+def _how_to_add(asked: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Where what was asked for would stand, by its kind."""
+    kind = asked.partition("/")[0].lower()
+    match kind:
+        case "local" | "ssh":
+            what = "SSH hosts" if kind == "ssh" else "virtual hosts"
+            return (
+                f"pools of {what} stand in `$ARGOSY_HOME/config.yaml`, in the section `{kind}`: "
+                f"docs/{kind}.md shows how",
+            )
+        case "kubernetes":
+            contexts = [name.partition("/")[2] for name in names if name.startswith("kubernetes/")]
+            return (
+                f"contexts that are known: {', '.join(contexts) or 'none'}",
+                "the server reads the kubeconfig ($KUBECONFIG of the command that started it, else "
+                "~/.kube/config) when it starts: after a change `argosy server stop`; contexts "
+                "may also stand in `$ARGOSY_HOME/config.yaml`: docs/kubernetes.md shows how",
+            )
+    return ("infras are local, local/POOL, ssh/POOL and kubernetes/CONTEXT: docs/infra.md",)

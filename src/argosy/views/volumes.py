@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from argosy.model.volumes import Volume, VolumeKind
 from argosy.views.text import size
+
+UNDECIDED: Final = "decided by its first use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class VolumeRow:
     size_gib: float
     where: str  # its bytes, in words
     host: str  # of a pool; "" where that is not decided, or means nothing
-    state: str  # "ready", "in use", "deleting"
+    state: str  # "ready", "in use", "deleting", "unfinished"
     used_by: tuple[str, ...]  # names of groups
     ours: bool  # its bytes go when it is deleted
     use_existing: bool
@@ -46,7 +49,7 @@ def volume_row(volume: Volume, used_by: tuple[str, ...] = ()) -> VolumeRow:
         size_gib=spec.size_gib,
         where=_where(volume),
         host=volume.host,
-        state="deleting" if volume.deleting else "in use" if used_by else "ready",
+        state=_state(volume, used_by),
         used_by=used_by,
         ours=spec.ours,
         use_existing=spec.use_existing,
@@ -56,13 +59,19 @@ def volume_row(volume: Volume, used_by: tuple[str, ...] = ()) -> VolumeRow:
     )
 
 
+def _state(volume: Volume, used_by: tuple[str, ...]) -> str:
+    if volume.deleting:
+        return "deleting" if volume.whole else "unfinished"
+    return "in use" if used_by else "ready"
+
+
 def _where(volume: Volume) -> str:
     spec = volume.spec
     match spec.kind:
         case VolumeKind.LOCAL:
             folder = spec.host_path or "a folder of Argosy's"
             place = f"{volume.host} of {volume.infra}" if volume.host else volume.infra
-            return f"{folder} on {place}" if place else "decided by its first use"
+            return f"{folder} on {place}" if place else UNDECIDED
         case VolumeKind.NFS | VolumeKind.HOSTPATH:
             return (
                 f"{spec.host_path} on {'every host' if spec.kind is VolumeKind.NFS else 'its host'}"
@@ -82,5 +91,6 @@ def size_text(row: VolumeRow) -> str:
 def fate(row: VolumeRow) -> str:
     """What becomes of its bytes when it is deleted."""
     if row.ours:
-        return f"what is in it is removed ({row.where})" if row.where else "nothing was written yet"
+        unused = row.where == UNDECIDED
+        return "nothing was written yet" if unused else f"what is in it is removed ({row.where})"
     return f"what is in it stays ({row.where})"

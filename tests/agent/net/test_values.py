@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import json
 import os
@@ -16,6 +15,7 @@ import pytest
 
 from argosy.agent.net import names, network, trial
 from argosy.agent.net.linux import router
+from argosy.agent.records import replace
 
 AGENT_FOLDER = Path(network.__file__).parents[2]
 
@@ -76,7 +76,7 @@ def test_the_hosts_file_lists_all_that_programs_look_up() -> None:
 def test_nodes_of_a_group_on_several_hosts_have_the_hosts_address() -> None:
     """The own one where programs listen; a node that has moved away has that of its new host."""
     plain = network.Network("host", "/d", "m", "127.64.0.0/24", "127.0.0.1", {}, {})
-    own = dataclasses.replace(plain, address="192.0.2.7", bound="10.0.0.7")
+    own = replace(plain, address="192.0.2.7", bound="10.0.0.7")
     net = network.with_names(own, ("a-0", "a-1"), ("a",))
     assert net.nodes == {"a-0": "10.0.0.7", "a-1": "10.0.0.7"}
     assert net.balanced == {"a": "127.64.0.254"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.agent import files
+from argosy.agent.attempt import files
 from argosy.agent.store.clone import Repository
 from tests.agent.rig import Agent
 

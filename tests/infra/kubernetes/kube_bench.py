@@ -27,11 +27,8 @@ ALL = (Accelerator("H100", 8),)
 # Process 1 of a pod keeps the agent alive, and is left alone.
 KILL_AGENT = """
 for process in /proc/[0-9]*; do
-  [ "$process" = /proc/1 ] && continue
-  if tr '\\0' ' ' <"$process/cmdline" | grep -q 'agent.pyz run'; then
-    kill -KILL "${process#/proc/}"
-  fi
-done
+  read -r name <"$process/comm" && [ "$name" = argosy-agent ] && kill -KILL "${process#/proc/}"
+done 2>/dev/null
 true
 """
 

@@ -6,12 +6,14 @@ from typing import Any
 
 from argosy.infra.kubernetes.config import ContextConfig, parse_contexts
 from argosy.infra.kubernetes.manifests.compose import PodSettings
+from argosy.infra.kubernetes.marks import Owner
 from argosy.model.action import LeaseRequest
 from argosy.model.ids import GroupId, LeaseId, NodeId, ServerId
 from argosy.model.needs import Accelerator, Need
 from argosy.model.plan import Placement
 
 SERVER = ServerId("3f9a1c5eed01")
+OWNER = Owner(SERVER, "0123456789abcdef")
 GROUP = GroupId("g3f9a1c5eed01-6b0f3a2c-1")
 LEASE = LeaseId(f"{GROUP}.6b0f3a2c-4")
 NAME = "rl_demo"
@@ -32,7 +34,7 @@ def a_request(
 
 
 def settings(context: ContextConfig = CONTEXT, **more: Any) -> PodSettings:
-    return PodSettings(SERVER, context, **more)
+    return PodSettings(OWNER, context, **more)
 
 
 def a_context(text: str = "{}") -> ContextConfig:

@@ -25,12 +25,13 @@ from tests.infra.kubernetes.requests import (
     CONTEXT,
     GROUP,
     NAME,
-    SERVER,
+    OWNER,
     a_context,
     a_request,
     settings,
 )
 
+FILES: Final = {"agent.pyz": b"agent", "relay.py": b"# relay"}
 GOLDEN: Final = Path(__file__).parent / "golden"
 H100: Final = Accelerator("H100", 8, 80.0)
 SEEN: Final = (
@@ -71,11 +72,11 @@ def indented(text: str) -> str:
 
 
 CASES: Final[Mapping[str, Callable[[], Any]]] = {
-    "anchor": lambda: compose.anchor(GROUP, NAME, SERVER),
-    "service": lambda: compose.service(GROUP, NAME, SERVER, "uid-of-the-anchor"),
-    "secret": lambda: compose.secret(GROUP, NAME, SERVER, "uid-of-the-anchor", b"agent"),
+    "anchor": lambda: compose.anchor(GROUP, NAME, OWNER),
+    "service": lambda: compose.service(GROUP, NAME, OWNER, "uid-of-the-anchor"),
+    "secret": lambda: compose.secret(GROUP, NAME, OWNER, "uid-of-the-anchor", FILES),
     "balanced-service": lambda: compose.balanced_service(
-        GROUP, NAME, SERVER, "uid-of-the-anchor", BALANCED
+        GROUP, NAME, OWNER, "uid-of-the-anchor", BALANCED
     ),
     "pod": lambda: compose.pod(a_request(), settings()),
     "pod-balanced": lambda: compose.pod(
@@ -190,13 +191,14 @@ def test_a_wide_range_of_ports_is_not_listed_whole():
 
 
 def test_the_agent_and_both_scripts_travel_in_the_secret():
-    secret = compose.secret(GROUP, NAME, SERVER, "", bytes(range(256)))
-    assert base64.b64decode(secret["data"]["agent.pyz"]) == bytes(range(256))
+    files = {"agent.pyz": bytes(range(256)), "relay.py": b"# relay"}
+    secret = compose.secret(GROUP, NAME, OWNER, "", files)
+    assert {name: base64.b64decode(one) for name, one in secret["data"].items()} == files
     assert secret["stringData"] == {"start": scripts.START, "agent": scripts.AGENT}
 
 
 def test_without_an_owner_nothing_refers_to_one():
-    assert "ownerReferences" not in compose.service(GROUP, NAME, SERVER, "")["metadata"]
+    assert "ownerReferences" not in compose.service(GROUP, NAME, OWNER, "")["metadata"]
 
 
 def test_names_are_such_that_a_cluster_takes_them():
@@ -205,7 +207,7 @@ def test_names_are_such_that_a_cluster_takes_them():
     assert pod["metadata"]["name"] == "argosy-g3f9a1c5eed01-6b0f3a2c-1-6b0f3a2c-4"
     assert pod["spec"]["subdomain"] == "rl-demo-7"
     assert pod["metadata"]["annotations"]["argosy.dev/group-name"] == "Rl_Demo 7"
-    service = compose.service(GROUP, "Rl_Demo 7", SERVER, "")
+    service = compose.service(GROUP, "Rl_Demo 7", OWNER, "")
     assert service["metadata"]["name"] == "rl-demo-7"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.errors import InputErrors
+from argosy.errors import InputError, InputErrors
 from argosy.infra.kubernetes.config import (
     DEFAULT_IMAGE,
     ContextConfig,
@@ -24,7 +24,8 @@ def errors(text: str) -> list[tuple[str, str, str]]:
 
 def in_context(text: str) -> tuple[str, str]:
     """The only error of a context that says this; its place is counted within the context."""
-    ((place, words, _),) = errors(f"kubernetes:\n  contexts:\n    prod:\n      {text}\n")
+    ((place, words, hint),) = errors(f"kubernetes:\n  contexts:\n    prod:\n      {text}\n")
+    assert hint != InputError.default_hint  # it says what is expected
     return place.removeprefix("config.yaml:"), words
 
 

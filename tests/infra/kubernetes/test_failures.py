@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from tests.infra.kubernetes.rig import a_namespace, until
 
 pytestmark = pytest.mark.kubernetes
 
-AWAY_SECONDS = 60.0 if os.environ.get("CI") else 8.0  # that the API server is away
 WORK = """name: work
 num_nodes: 2
 resources: {cpus: 1}
@@ -186,29 +184,6 @@ def test_a_cut_node_that_comes_back_in_time_harms_nothing(person):
     assert [person.nodes("c")["c-0"][key] for key in ("exit_code", "attempt")] == [4, 1]
     numbers = [int(line.rpartition(" ")[2]) for line in person.logs("c") if "line " in line]
     assert numbers == list(range(1, 101))
-
-
-def test_an_api_server_that_is_away_harms_nothing(person):
-    """The programs go on, nothing is replaced, and what happened meanwhile is told afterwards."""
-    quick = "name: q\nresources: {cpus: 1}\nrun: sleep 4; echo over; exit 6\n"
-    person.launched(WORK)
-    person.phase("work", "RUNNING")
-    person.launched(quick)
-    person.phase("q", "RUNNING")
-    before, rig = person.nodes("work"), person.space.rig
-    rig.verb("api", "stop")
-    try:
-        away = time.monotonic() + AWAY_SECONDS
-        until(lambda: time.monotonic() > away, "")
-        assert person.group("work")["phase"] in ("RUNNING", "RECOVERING")
-    finally:
-        rig.verb("api", "start")
-    person.phase("q", "FAILED")
-    assert person.nodes("q")["q-0"]["exit_code"] == 6
-    until(lambda: person.group("work")["phase"] == "RUNNING", lambda: person.explained("work"))
-    assert {name: one["attempt"] for name, one in person.nodes("work").items()} == {
-        name: one["attempt"] for name, one in before.items()
-    }
 
 
 def test_memory_beyond_the_limit_is_told_with_the_limit(person):

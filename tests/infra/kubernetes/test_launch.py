@@ -137,7 +137,7 @@ def test_no_secret_is_in_what_others_can_read(person):
     whole = json.dumps(person.space.get(kinds))
     assert value not in whole
     decoded = person.space.kubectl("get", "secrets", "-o", "go-template={{range .items}}"
-        "{{range $k, $v := .data}}{{if ne $k \"agent.pyz\"}}{{$v | base64decode}}{{end}}{{end}}"
+        "{{range $k, $v := .data}}{{if lt (len $v) 100000}}{{$v | base64decode}}{{end}}{{end}}"
         "{{end}}")  # fmt: skip
     assert value not in decoded
     person.did("cancel", "s", "--now", "--wait")

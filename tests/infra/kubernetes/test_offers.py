@@ -16,7 +16,7 @@ from argosy.infra.kubernetes.facts.offers import (
 )
 from argosy.infra.kubernetes.facts.quantities import amount, cores, gibibytes
 from argosy.infra.kubernetes.manifests.compose import pod as composed
-from argosy.model.needs import Accelerator, Capacity, Need
+from argosy.model.needs import Accelerator, Capacity, Need, fits
 from argosy.model.plan import Offer
 from tests.infra.kubernetes.requests import CONTEXT, a_context, a_request, settings
 
@@ -78,7 +78,8 @@ def test_a_node_offers_what_is_allocatable():
     (offer,) = offered(a_node(gpus=8))
     assert (offer.infra, offer.host, offer.count) == ("kubernetes/prod", "node-1", 1)
     assert (offer.network, offer.apart, offer.silent) == ("isolated", False, "")
-    assert offer.total == Capacity(7.91, 32.0, (Accelerator("H100", 8, 80.0),))
+    disk = 47093746742 / 2**30
+    assert offer.total == Capacity(7.91, 32.0, (Accelerator("H100", 8, 80.0),), disk)
     assert offer.free == offer.total
 
 
@@ -91,6 +92,20 @@ def test_what_runs_there_is_taken_whoever_it_belongs_to():
     assert offer.free.cpus == pytest.approx(6.41)
     assert offer.free.memory_gib == pytest.approx(29.0)
     assert offer.free.count_of("H100") == 6
+
+
+def test_disk_is_counted_where_the_node_says_how_much_it_has():
+    """A pod that asks for none takes none, whatever it writes."""
+    silent = a_node("node-2")
+    del silent["status"]["allocatable"]["ephemeral-storage"]
+    pods = (a_pod(requesting(**{"ephemeral-storage": "40Gi"})), a_pod(requesting(cpu="1")))
+    first, second = offered(a_node(), silent, pods=pods)
+    assert first.free.disk_gib == pytest.approx(43.859 - 40.0, abs=0.001)
+    assert (second.total.disk_gib, second.free.disk_gib) == (None, None)
+    small, large = (Need(cpus=0.1, disk_gib=size) for size in (3.0, 20.0))
+    assert [fits(small, one.free) for one in (first, second)] == [True, True]
+    assert [fits(large, one.free) for one in (first, second)] == [False, True]
+    assert fits(large, first.total)
 
 
 def test_pods_elsewhere_nowhere_or_ended_take_nothing():
@@ -130,10 +145,12 @@ def test_resources_of_the_pod_as_a_whole_stand_above_its_containers():
 
 
 def test_what_we_compose_is_counted_as_it_was_planned():
-    need = Need(cpus=2.5, memory_gib=4.0)
+    need = Need(cpus=2.5, memory_gib=4.0, disk_gib=30.0)
     pod = composed(a_request(need, card=Accelerator("H100", 3, 80.0)), settings())
     pod["spec"]["nodeName"] = "node-1"
-    assert pod_facts(pod) == PodFacts("node-1", 2.5, 4.0, (("nvidia.com/gpu", 3),))
+    assert pod_facts(pod) == PodFacts(
+        "node-1", 2.5, 4.0, disk_gib=30.0, cards=(("nvidia.com/gpu", 3),)
+    )
 
 
 def test_a_cordoned_node_has_nothing_now():

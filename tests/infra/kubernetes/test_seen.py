@@ -52,6 +52,7 @@ def test_what_waits_in_vain_says_why_in_the_words_of_the_cluster(name: str, word
     found = seen(a_pod(name), node_ready=True)
     assert (found.state, found.unschedulable) == (SeenState.PENDING, True)
     assert found.text.startswith(words)
+    assert found.placed is (name != "unschedulable")
 
 
 def test_who_ends_others_for_its_room_does_not_wait_in_vain():
@@ -149,11 +150,13 @@ def test_a_pod_that_is_being_made_waits_for_nothing():
     found = seen(waiting("ContainerCreating", ""), node_ready=True)
     assert (found.state, found.unschedulable) == (SeenState.PENDING, False)
     assert found.text == "it is made on node node-2: ContainerCreating"
+    assert found.placed
     bare = a_pod("running")
     bare["spec"].pop("nodeName")
     bare["status"] = {"phase": "Pending"}
     found = seen(bare, node_ready=None)
     assert (found.state, found.text) == (SeenState.PENDING, "it waits for the scheduler")
+    assert not found.placed
 
 
 def test_an_init_container_of_the_user_is_named_with_its_image():

@@ -7,7 +7,7 @@ from typing import Any
 from argosy.infra.kubernetes import marks
 from argosy.infra.kubernetes.manifests.volumes import VOLUME, claim, claim_name, mounted
 from argosy.model.volumes import Volume, VolumeKind, VolumeSpec, VolumeUse
-from tests.infra.kubernetes.requests import GROUP, SERVER, a_request
+from tests.infra.kubernetes.requests import GROUP, OWNER, a_request
 
 CLAIM = VolumeSpec(
     "data", VolumeKind.PVC, "kubernetes", 100.0, storage_class="fast", access_mode="ReadWriteMany",
@@ -16,18 +16,18 @@ CLAIM = VolumeSpec(
 
 
 def uses(*found: VolumeUse) -> Any:
-    return mounted(a_request(volumes=found), SERVER, "uid-1")
+    return mounted(a_request(volumes=found), OWNER, "uid-1")
 
 
 def test_a_claim_of_a_volume() -> None:
-    made = claim(Volume("data-00000001", CLAIM), SERVER)
+    made = claim(Volume("data-00000001", CLAIM), OWNER)
     assert made == {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
             "name": "argosy-data-00000001",
             "namespace": "ml",
-            "labels": {"team": "ml", marks.SERVER: SERVER, VOLUME: "data-00000001"},
+            "labels": {"team": "ml", **OWNER.labels, VOLUME: "data-00000001"},
             "annotations": {"note": "two words"},
         },
         "spec": {
@@ -80,7 +80,7 @@ def test_one_that_lives_as_long_as_the_group_is_owned_by_its_anchor() -> None:
     first, second = found.claims
     assert first["metadata"]["name"] == f"argosy-{GROUP}-task-trainer-0-0"  # of this node
     assert second["metadata"]["name"] == f"argosy-{GROUP}-name-scratch"
-    assert first["metadata"]["labels"] == marks.group_labels(SERVER, GROUP)
+    assert first["metadata"]["labels"] == marks.group_labels(OWNER, GROUP)
     (owner,) = first["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("ConfigMap", "uid-1")
     assert first["spec"]["accessModes"] == ["ReadWriteOnce"]

@@ -129,3 +129,13 @@ def test_who_chooses_cards_keeps_servers_of_the_machine_from_choosing(tmp_path, 
     with book.changed():
         assert subprocess.run(probe, shell=True).returncode == 0
     assert Path(book.path).exists()
+
+
+def test_a_file_that_is_read_only_is_not_taken_for_old(tmp_path):
+    """A machine clears its folder of what nobody has touched for weeks."""
+    book = Book(str(tmp_path / "book.json"), boot_id())
+    with book.changed() as entries:
+        entries["g.1"] = an_entry()
+    os.utime(book.path, (1.0, 1.0))
+    assert book.entries()
+    assert os.stat(book.path).st_mtime > 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argosy.errors import InputErrors
+from argosy.errors import InputError, InputErrors
 from argosy.infra.ssh.config import AGENT_HOME, HostConfig, parse_pools, read_pools
 
 FILE = """\
@@ -85,6 +85,15 @@ def test_a_mistake_has_its_place_and_a_hint(pools, place, words):
     told = [(str(one.place), " ".join((one.text, *one.hints))) for one in caught.value.errors]
     found = [text for where, text in told if where == f"config.yaml:{place}"]
     assert any(words in text for text in found), told
+    assert not any(InputError.default_hint in text for _, text in told)
+
+
+def test_a_pool_that_is_a_list_is_one_mistake():
+    with pytest.raises(InputErrors) as caught:
+        parse_pools("ssh: {pools: {lab: [host-1]}}\n", "config.yaml")
+    (error,) = caught.value.errors
+    assert error.text == "pool `lab` must be a map"
+    assert error.hints == ("write `lab: {hosts: [gpu-1, gpu-2]}`",)
 
 
 def test_all_mistakes_are_told_at_once():

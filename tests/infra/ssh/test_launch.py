@@ -78,7 +78,9 @@ def test_a_cut_link_is_a_doubt_and_every_line_arrives_later(person):
     assert [int(line.rpartition(" ")[2]) for line in lines] == list(range(1, 201))
 
 
-STATUS = "ls /root/.argosy-agent/*/lab/*/attempts/*/run/status 2>/dev/null || true"
+STATUS = (
+    "grep -lE '^(exit|signal)' /root/.argosy-agent/*/lab/*/attempts/*/claim 2>/dev/null || true"
+)
 
 
 def test_a_host_is_lost_when_it_answers_with_another_boot_id(person):

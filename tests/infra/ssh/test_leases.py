@@ -40,11 +40,12 @@ class Machine:
         found = newest_line(self.book.read_bytes())
         return json.loads(found[1]) if found else {}
 
-    def say(self, home: str, *requests: dict) -> list[dict]:
+    def say(self, home: str, *requests: dict, idle_exit: float = 0.1) -> list[dict]:
         """The hello and the answers of one desk."""
         place = self.folder / home
         agent = [oldest_python(), "-I", "-S", self.agent]
-        command = [*agent, "lease", "--home", place, "--idle-exit", "0.1", "--book", self.book]
+        options = ["--idle-exit", idle_exit, "--book", self.book]
+        command = [*agent, "lease", "--home", place, *options]
         lines = "".join(json.dumps(one) + "\n" for one in requests)
         done = subprocess.run(
             [str(word) for word in command], input=lines, capture_output=True, text=True,
@@ -141,3 +142,18 @@ def test_a_released_lease_goes_though_nobody_waits_for_it(machine):
     while machine.say("mine", LOOK)[1]["leases"]:
         assert time.monotonic() < deadline
     assert machine.entries() == {}
+
+
+def test_leases_that_are_released_together_all_go_though_no_agent_runs(machine):
+    """Each release may have to start the agent, beside the others."""
+    leases = [f"gaa-1.1-{number}" for number in range(1, 5)]
+    machine.say("mine", *(asked(lease, cpus=0.0) for lease in leases))
+    deadline = time.monotonic() + SECONDS
+    while (machine.folder / "mine" / "agent.sock").exists():
+        assert time.monotonic() < deadline, "the agent, which holds nothing, does not end"
+        time.sleep(0.02)
+    (machine.folder / "mine" / "journal").touch()  # as if something had run
+    releases = [{"id": 3, "op": "release", "lease": lease} for lease in leases]
+    machine.say("mine", *releases, idle_exit=5.0)  # it waits until all have asked it
+    while left := set(leases) & machine.say("mine", LOOK)[1]["leases"].keys():
+        assert time.monotonic() < deadline, left

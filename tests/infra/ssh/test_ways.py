@@ -141,10 +141,13 @@ def test_a_host_key_that_has_changed_is_refused_with_what_to_do(person):
     out = "".join(person.argosy("infra", "check", "ssh/lab")[1:])
     assert "host-1 shows another host key than before" in out
     assert "somebody may be in between" in out
-    assert "ssh-keygen -R" in out
+    hint = re.search(r"`(ssh-keygen -f \S+ -R \S+)`", out)
+    assert hint, out
     code, out, err = person.launch(TALK, "-d")
     assert code == 0, out + err
     until(lambda: "another host key" in person.argosy("explain", "talk")[1], "it is not explained")
+    said = subprocess.run(hint[1].split(), capture_output=True, text=True, check=True)
+    assert "updated" in said.stdout + said.stderr
 
 
 def test_a_slow_and_lossy_way(person):

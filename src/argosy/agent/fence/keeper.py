@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from ..decide import Stage
+from ..attempt.decide import Stage
 from ..loop import Timer
 from ..place import Place
 from . import record
@@ -87,8 +87,10 @@ class Keeper:
         """A heartbeat that was sent then has been acknowledged; too late, it counts no more."""
         if self.seconds and not self.check():
             # A shorter fence than before holds from here on, a longer one since it was asked for.
-            seconds = self._wanted or self.seconds
+            before, seconds = self.seconds, self._wanted or self.seconds
             self._write(Record(self._place.boot, seconds, max(sent_at, self._record.acked)))
+            if self.seconds < before:
+                self._wait()
 
     def check(self) -> bool:
         """Whether the fence has run out; everything is ended then."""

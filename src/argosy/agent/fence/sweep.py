@@ -13,6 +13,8 @@ import _signal  # type: ignore[import-not-found]
 import marshal
 import os
 
+from ..processes.layout import JOIN_BYTES, PARTS, STATUS_BYTES, folder_of
+
 TYPE_CHECKING = False  # as `typing` has it, which is not loaded here
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Set, Tuple
@@ -78,22 +80,19 @@ class Sweep:
         """The folders of executions that have not ended whole."""
         attempts = os.path.join(self._home, "attempts")
         for name in _names(attempts):
-            for part in ("setup", "run"):
-                folder = "%s/%s/%s" % (attempts, name, part)
-                if os.path.exists(folder + "/alive"):
+            for part in PARTS:
+                folder = folder_of("%s/%s" % (attempts, name), part)
+                forbidden = os.path.exists(folder + "/never")
+                if os.path.exists(folder + "/alive") and not forbidden:
                     yield folder
 
     def _forbid(self, folder: str) -> bool:
         """Keep it from starting; whether it has begun meanwhile."""
         _mark(folder)
         try:
-            fd = os.open(folder + "/claim", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.rename(folder + "/unclaimed", folder + "/never")
         except OSError:
-            return True  # it starts just now, or the disk is full: again in the next pass
-        try:
-            os.write(fd, b"never\n")
-        finally:
-            os.close(fd)
+            return True  # it starts just now: again in the next pass
         return False
 
     def _end_holders(self) -> bool:
@@ -142,7 +141,7 @@ def _children(pid: int) -> List[int]:
 def _claim(text: bytes) -> Optional[Tuple[str, Tuple[int, int], Tuple[int, int]]]:
     """(boot id, wrapper, program) of a claim, each of the two as (pid, start time)."""
     try:
-        boot, wrapper, program = text.splitlines()[:3]
+        boot, wrapper, program = text.splitlines()[1:4]
         return boot.decode("ascii"), _identity(wrapper), _identity(program)
     except (ValueError, IndexError):
         return None
@@ -203,7 +202,7 @@ def _mark_of(folder: str) -> bytes:
     """The environment entry that the processes of an execution bear; b"" when it is not known."""
     text = _read(folder + "/request")
     try:
-        env: Dict[bytes, bytes] = marshal.loads(text or b"")[1]
+        env: Dict[bytes, bytes] = marshal.loads((text or b"")[JOIN_BYTES:])[1]
         return b"ARGOSY_MARK=" + env[b"ARGOSY_MARK"]
     except (ValueError, EOFError, KeyError, TypeError, IndexError):
         return b""
@@ -211,8 +210,9 @@ def _mark_of(folder: str) -> bytes:
 
 def _mark(folder: str) -> None:
     """Say why the attempt ends, unless its program has ended by itself."""
-    attempt = os.path.dirname(folder)
-    if os.path.exists(attempt + "/run/status"):
+    attempt = os.path.dirname(folder) if folder.endswith("/setup") else folder
+    claim = _read(folder_of(attempt, "run") + "/claim")
+    if claim is not None and claim[:STATUS_BYTES].strip():
         return
     try:
         os.close(os.open("%s/%s" % (attempt, MARKER), os.O_WRONLY | os.O_CREAT, 0o600))

@@ -2,7 +2,7 @@
 
 It reads the record (record.py) a few times a second: what was suspended or frozen with it is dead
 within a second after it goes on. It ends when there is no fence any more, and when the agent is
-gone and nothing runs. The agent starts it again when somebody killed it (keeper.py).
+gone and nothing runs, in two looks. The agent starts it again when somebody killed it (keeper.py).
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class Watchdog:
         self._quiet_until = 0.0
         self._pause = PASS_S
         self._idle_at = record.boottime() + IDLE_S
+        self._idle = False
+        """Whether the last look found nothing left to watch."""
 
     def run(self) -> None:
         """Until there is nothing to watch."""
@@ -82,5 +84,7 @@ class Watchdog:
                 time.sleep(POLL_S)
             if now >= self._idle_at:
                 self._idle_at = now + IDLE_S
-                if not locked("agent.lock") and not self._sweep.living():
+                idle = not locked("agent.lock") and not self._sweep.living()
+                if idle and self._idle:  # what a killed agent had begun may come to life yet
                     return
+                self._idle = idle

@@ -26,6 +26,8 @@ OTHERS = (SERVERS_FILE, "/tmp/argosy-gpus.json")
 """Who holds which GPU, as servers on this machine itself and as programs of any agent say."""
 SIZE_MAX = 16 << 20
 LOCK_SECONDS, LOCK_PAUSE = 2.0, 0.005
+TOUCH_AFTER = 86400.0
+"""Seconds; systems remove what lies in such a folder, and nobody has touched for weeks."""
 
 Entries = Dict[str, Dict[str, Any]]
 
@@ -60,6 +62,8 @@ class Book:
         """
         with contextlib.ExitStack() as held:
             fd = self._locked(held, self.path)
+            if time.time() - os.fstat(fd).st_mtime > TOUCH_AFTER:
+                os.utime(fd)
             if cards:
                 self._locked(held, SERVERS_FILE)
             end, entries = self._newest(os.pread(fd, SIZE_MAX, 0))

@@ -18,7 +18,6 @@ import json
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
 from typing import Any, Dict, List, Optional
@@ -53,7 +52,8 @@ class Desk:
             machine.say_address(home, self.address)
         except OSError as error:  # the agent then finds out itself
             sys.stderr.write("%s: %s\n" % (home, error.strerror))
-        self._starter: Optional["subprocess.Popen[bytes]"] = None
+        self._starter: Any = None
+        """The `subprocess.Popen` that starts the agent; None: nobody does."""
         self._ending: Dict[str, int] = {}
         self._removing: Dict[int, Any] = {}
         """Process -> the request that it works for."""
@@ -202,6 +202,8 @@ class Desk:
 
     def _start(self, _asked: Dict[str, Any]) -> Dict[str, Any]:
         self._begin_start()
+        import subprocess
+
         try:
             if self._starter is not None:
                 self._starter.wait(START_S)
@@ -211,7 +213,7 @@ class Desk:
         return {}
 
     def _volumes(self, _asked: Dict[str, Any]) -> Dict[str, Any]:
-        from .. import volumes
+        from ..attempt import volumes
 
         return {"volumes": volumes.names(self._shared)}
 
@@ -221,7 +223,7 @@ class Desk:
         if pid == 0:
             code = 1
             try:
-                from .. import volumes
+                from ..attempt import volumes
 
                 volumes.remove(self._shared, str(asked["volume"]))
                 code = 0
@@ -239,6 +241,8 @@ class Desk:
 
     def _begin_start(self) -> None:
         """Start the agent unless one lives or is being started."""
+        import subprocess  # here only: who looks at a host has no need of it
+
         self.collect()
         if self._starter is not None or self._lives():
             return
@@ -267,7 +271,8 @@ class Desk:
                           | os.O_CREAT, 0o600)  # fmt: skip
             for fd, target in ((null, 0), (null, 1), (log, 2)):
                 os.dup2(fd, target)
-            self._starter = None  # the parent's child
+            self._starter, self._trying = None, 0  # the parent's children
+            self._ending, self._removing = {}, {}
             code = 0 if self._end(lease, held) else 1
         except (OSError, ValueError, Refused) as error:
             os.write(2, ("release of %s: %r\n" % (lease, error)).encode("utf-8", "replace"))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
+import time
 from typing import Callable, List, Optional, Tuple
 
 from .. import libc
+from ..records import dataclass
 
 CHUNK = 65536
 MATCH_LONGEST = 65536
@@ -61,13 +62,22 @@ class Change:
 
 
 class Index:
-    """The records of one log, in a file beside it; a torn last record is cut off."""
+    """The records of one log, in a file beside it that the first record makes; a torn last record
+    is cut off.
+    """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self._count = os.fstat(self._fd).st_size // _RECORD.size
-        self._torn = os.fstat(self._fd).st_size % _RECORD.size != 0
+        self._path, self._fd = path, -1
+        self._count, self._torn = 0, False
+        try:
+            self._open(0)
+        except FileNotFoundError:
+            return
+        size = os.fstat(self._fd).st_size
+        self._count, self._torn = size // _RECORD.size, size % _RECORD.size != 0
+
+    def _open(self, create: int) -> None:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | create, 0o600)
 
     def __len__(self) -> int:
         return self._count
@@ -84,6 +94,8 @@ class Index:
         """Add a record; on a full disk it is dropped (times get coarser, nothing else)."""
         body = _RECORD.pack(record.offset, int(record.at * 1000), record.base, record.kept)
         try:
+            if self._fd < 0:
+                self._open(os.O_CREAT)
             if self._torn:
                 os.ftruncate(self._fd, self._count * _RECORD.size)
             self._torn = os.write(self._fd, body) != len(body)
@@ -93,7 +105,7 @@ class Index:
 
     def body(self, last: Record) -> bytes:
         """All records as a file has them, and one more."""
-        body = os.pread(self._fd, self._count * _RECORD.size, 0)
+        body = os.pread(self._fd, self._count * _RECORD.size, 0) if self._count else b""
         return body + _RECORD.pack(last.offset, int(last.at * 1000), last.base, last.kept)
 
     def last_until(self, at: float) -> Optional[Record]:
@@ -124,7 +136,8 @@ class Index:
 
     def close(self) -> None:
         """Free the descriptor."""
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 class Log:
@@ -139,7 +152,7 @@ class Log:
         self._tail = b""
         self._capping = cap_bytes > 0
         self._pending: Optional[Tuple[int, float]] = None
-        self._indexed = (0, 0.0)
+        self._indexed = (0, time.time())
         if len(self.index):
             last = self.index[-1]
             self.base, self.kept = last.base, last.kept
@@ -162,6 +175,8 @@ class Log:
             self._tail = b""
         grew = size > self._size
         if grew:
+            if not len(self.index):  # the first growth is told apart from the second
+                self.flush()
             self._size = size
             start = max(0, size - _TAIL)
             self._tail = os.pread(self._fd, size - start, start)
@@ -186,7 +201,7 @@ class Log:
 
     def _index_due(self, now: float) -> bool:
         offset, at = self._indexed
-        return now - at >= INDEX_EVERY_S or self.end - offset >= INDEX_EVERY_BYTES
+        return abs(now - at) >= INDEX_EVERY_S or self.end - offset >= INDEX_EVERY_BYTES
 
     def flush(self) -> None:
         """Write down the time of the last growth (for when the log falls silent)."""

@@ -45,7 +45,7 @@ Names
 Attempts (used by the launcher, in `enter.py`, which needs os and ctypes only)
 
     enter.join(written)              in the child that the launcher has just forked, after `alive`
-                                     was opened and before `claim`: moves it into the group's PID
+                                     was opened and before it claims: moves it into the group's PID
                                      namespace. Returns in *another* process: the caller's ends with
                                      0. The descriptor gives `enter.record` of spec["join"]; where
                                      that is None, skip it.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
+from .. import records
 from .network import Network, write_whole
 
 CONTROL = "balance.json"
 STATS = "balance-stats.json"
 
 
-@dataclasses.dataclass(frozen=True)
+@records.dataclass(frozen=True)
 class Backend:
     """A node behind a balanced address."""
 
@@ -22,7 +22,7 @@ class Backend:
     draining: bool = False  # likewise, while it is on its way out
 
 
-@dataclasses.dataclass(frozen=True)
+@records.dataclass(frozen=True)
 class Service:
     """A balanced task: the network has an address for it (`balanced`)."""
 
@@ -38,7 +38,7 @@ def write(network: Network, services: Sequence[Service]) -> None:
             "name": "%s:%d" % (service.task, port),
             "address": network.balanced[service.task],
             "port": port,
-            "backends": [{**dataclasses.asdict(b), "port": port} for b in service.backends],
+            "backends": [{**records.asdict(b), "port": port} for b in service.backends],
         }
         for service in services
         for port in service.ports
@@ -61,7 +61,8 @@ def stats(network: Network) -> Dict[str, Any]:
     return value
 
 
-class Listen(NamedTuple):
+@records.dataclass(frozen=True)
+class Listen:
     """What the proxy shall listen to, and its backends with whether they may be used."""
 
     name: str

@@ -8,12 +8,12 @@ instead: two of them cannot have one port at all. The functions are those of `is
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
 import os
 import shutil
+import zlib
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
+from .. import records
 from . import machine, supervisor
 from . import names as hosts_file
 from .network import Network, from_record, load, locked, save, with_names
@@ -57,7 +57,7 @@ def build(
             hosts_file.rewrite(network.hosts, hosts_file.compose("local", network))
             if names == "mount":
                 user = hosts_file.try_mount(network.hosts)
-                network = dataclasses.replace(network, user=user)
+                network = records.replace(network, user=user)
         return save(with_names(network, tuple(nodes), tuple(balanced)))
 
 
@@ -79,8 +79,8 @@ def _free_subnet(directory: str, mark: str, count: int) -> str:
             if other is not None and other.mode == "host":
                 taken.add(other.subnet)
     if count > 200:
-        return "127.%d.0.0/16" % (128 + hashlib.sha256(mark.encode()).digest()[0] % 120)
-    start = int.from_bytes(hashlib.sha256(mark.encode()).digest()[:4], "big")
+        return "127.%d.0.0/16" % (128 + zlib.crc32(mark.encode()) % 120)
+    start = zlib.crc32(mark.encode())
     for step in range(RANGES):
         number = FIRST + (start + step) % RANGES
         subnet = "127.%d.%d.0/24" % (number >> 8, number & 255)

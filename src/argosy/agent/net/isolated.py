@@ -9,12 +9,12 @@ Every function ensures: whatever is there already is kept, whatever is missing i
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from .. import records
 from . import names, supervisor
 from .linux import holder as holders
 from .linux import inside, kernel, netlink, router
@@ -115,7 +115,7 @@ def _with_holder(network: Network, lock: int) -> Network:
             raise
         user = True
         holder = holders.start(network.mark, user, lock)
-    return dataclasses.replace(network, holder=holder, user=user, router=gateway)
+    return records.replace(network, holder=holder, user=user, router=gateway)
 
 
 def _router_address(subnet: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import ipaddress
 import json
 import os
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+
+from .. import records
 
 RECORD = "network.json"
 HOSTS = "hosts"
@@ -25,7 +26,7 @@ class NetworkError(Exception):
         self.hint = hint
 
 
-@dataclasses.dataclass(frozen=True)
+@records.dataclass(frozen=True)
 class Holder:
     """The process that owns an isolated network; all three together are its identity."""
 
@@ -34,7 +35,7 @@ class Holder:
     start: int  # clock ticks since boot
 
 
-@dataclasses.dataclass(frozen=True)
+@records.dataclass(frozen=True)
 class Network:
     """The network of one group on one machine."""
 
@@ -69,7 +70,7 @@ class Network:
 
     def record(self) -> Dict[str, Any]:
         """The same as plain JSON values, for a journal."""
-        return dataclasses.asdict(self)
+        return records.asdict(self)
 
     def number(self, node: str) -> int:
         """The n-th address of the subnet is the node's; also names its interface."""
@@ -140,7 +141,7 @@ def with_names(network: Network, nodes: Tuple[str, ...], balanced: Tuple[str, ..
     Raises NetworkError when the subnet is full.
     """
     if network.bound:
-        network = dataclasses.replace(
+        network = records.replace(
             network, nodes={**network.nodes, **dict.fromkeys(nodes, network.bound)}
         )
     subnet = ipaddress.ip_network(network.subnet)
@@ -157,7 +158,7 @@ def with_names(network: Network, nodes: Tuple[str, ...], balanced: Tuple[str, ..
             "%s has room for %d nodes" % (network.subnet, subnet.num_addresses - 3),
             "give the network a larger subnet, such as 10.77.0.0/20",
         )
-    return dataclasses.replace(
+    return records.replace(
         network,
         nodes={**network.nodes, **{n: _text(free[at]) for at, n in enumerate(new_nodes)}},
         balanced={

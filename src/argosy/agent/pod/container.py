@@ -4,9 +4,10 @@ The container is the node: programs have its environment, its network and its na
 tried or isolated; the hosts file is the container's own, rewritten where this user may write it,
 and else the names are those of the cluster's DNS.
 
-PID 1 reaps what falls to it and starts the agent again when it ends. SIGTERM means that the
-container is to end: the agent is told (SIGUSR1, until it has heard), ends what runs, each with its
-grace, and PID 1 ends when it has.
+PID 1 reaps what falls to it and starts the agent again when it ends. The agent is a fork of PID 1,
+called COMMAND: one interpreter less to start. PID 1 itself has imported next to nothing. SIGTERM
+means that the container is to end: the agent is told (SIGUSR1, until it has heard), ends what runs,
+each with its grace, and PID 1 ends when it has.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 FILE = "container.json"
 HOSTS = "/etc/hosts"
 LEAVE = signal.SIGUSR1
+OF_PID_1 = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+"""What it waits for; LEAVE it ignores."""
 NOT_OURS = ("ARGOSY_", "SKYPILOT_", "KUBERNETES_")
 OF_A_PROCESS = ("PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "HOME", "USER", "LOGNAME")
 DIAL = "ARGOSY_DIAL"
@@ -31,6 +34,9 @@ TELL_AGAIN = 0.1
 """Seconds until an agent, which may just be starting, is told again that it is to leave."""
 LEAVE_TRIES = 3
 """So many agents may end otherwise, before the container ends with whatever still runs."""
+COMMAND = "argosy-agent"
+"""What /proc calls the agent, whose command line is that of PID 1."""
+EXIT_BROKEN = 70
 EXIT_LEFT = 9
 """With it the agent ends after it has ended all that ran, because the container is to end."""
 
@@ -56,14 +62,15 @@ def network(home: str) -> Optional[Dict[str, Any]]:
     }  # fmt: skip
 
 
-def serve(options: Dict[str, str], argv: List[str]) -> int:
-    """Be PID 1 of the container; `argv` starts the agent. Ends with 0 after a SIGTERM."""
-    home = os.path.abspath(options["home"])
+def serve(home: str, agent: Callable[[], int], dialer: Callable[[], int]) -> int:
+    """Be PID 1 of the container; `agent` is what the agent does, and `dialer` what lets the server
+    in where agents dial. Ends with 0 after a SIGTERM.
+    """
     os.makedirs(home, mode=0o700, exist_ok=True)
     _write(os.path.join(home, FILE), json.dumps({"env": _environment()}))
-    kept = [_Kept("agent", argv)]
+    kept = [_Kept(COMMAND, agent)]
     if os.environ.get(DIAL):
-        kept.append(_Kept("dialer", [*argv[: argv.index("run")], "dial", "--home", home]))
+        kept.append(_Kept("argosy-dialer", dialer))
     return _Keeper(kept).run()
 
 
@@ -85,11 +92,11 @@ def _write(path: str, text: str) -> None:
 
 
 class _Kept:
-    """One program that is started again whenever it ends."""
+    """One process that is started again whenever it ends."""
 
-    def __init__(self, name: str, argv: List[str]) -> None:
+    def __init__(self, name: str, work: Callable[[], int]) -> None:
         self.name, self.pid = name, 0
-        self._argv = argv
+        self._work = work
         self._began, self._pause = 0.0, 0.0
 
     @property
@@ -98,26 +105,47 @@ class _Kept:
         return self._began + self._pause
 
     def start(self) -> None:
-        """Start it."""
+        """Start it; where that is not possible now, it is due later."""
         self._began = time.monotonic()
-        self.pid = os.posix_spawn(
-            self._argv[0],
-            self._argv,
-            dict(os.environ),
-            setsid=True,
-            setsigmask=[],
-            setsigdef=[signal.SIGTERM, signal.SIGINT],
-        )
+        try:
+            self.pid = os.fork()
+        except OSError as error:
+            self._fell("could not be started: %s" % error)
+            return
+        if self.pid == 0:
+            _become(self.name, self._work)
 
     def ended(self, code: int) -> None:
         """It has ended."""
         self.pid = 0
+        self._fell("" if code == EXIT_LEFT else "ended with %d" % code)
+
+    def _fell(self, why: str) -> None:
         lived = time.monotonic() - self._began
         self._pause = PAUSE_FIRST if lived > PAUSE_MOST else min(self._pause * 2, PAUSE_MOST)
         self._pause = max(self._pause, PAUSE_FIRST)
-        if code != EXIT_LEFT:
-            sys.stderr.write("the %s ended with %d: started again\n" % (self.name, code))
+        if why:
+            sys.stderr.write("the %s %s: started again\n" % (self.name, why))
             sys.stderr.flush()
+
+
+def _become(name: str, work: Callable[[], int]) -> NoReturn:
+    """What the child of PID 1 does: no signal is blocked or handled as there, but LEAVE ignored."""
+    code = EXIT_BROKEN
+    try:
+        os.setsid()
+        for number in OF_PID_1:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        with open("/proc/self/comm", "w") as file:
+            file.write(name)
+        code = work()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 class _Keeper:
@@ -128,15 +156,14 @@ class _Keeper:
 
     def run(self) -> int:
         """Until the agent has left."""
-        wanted = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-        signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
-        for number in wanted:  # PID 1 is sent only what it has a handler for
+        signal.pthread_sigmask(signal.SIG_BLOCK, OF_PID_1)
+        for number in OF_PID_1:  # PID 1 is sent only what it has a handler for
             signal.signal(number, lambda *_: None)
         signal.signal(LEAVE, signal.SIG_IGN)  # so does an agent that is just starting
         agent, tries = self._kept[0], LEAVE_TRIES
         while tries:
             due = self._start_due()
-            found = signal.sigtimedwait(wanted, TELL_AGAIN if self._leaving else due)
+            found = signal.sigtimedwait(OF_PID_1, TELL_AGAIN if self._leaving else due)
             if found is not None and found.si_signo != signal.SIGCHLD:
                 self._leaving = True
             if self._leaving and agent.pid:

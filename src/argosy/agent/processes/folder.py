@@ -1,31 +1,31 @@
 """The folder of one execution: what is asked, who claimed it, how it ended. Any agent can read it.
 
-    request   cwd, environment, argv, output file, limits, namespaces to enter (marshal)
-    join      the PID namespace to live in, and whether in a namespace of its own below it
-              (`net.enter.record`); only where there is one
-    alive     FIFO that the wrapper holds open as long as any process of the execution lives; it
-              removes it when none is left, so one that is there and not held means that the wrapper
-              was killed
-    claim     made by exclusive create: whoever makes it decides that this starts (or never will)
-    failed    why it could not be executed (it then ends with 127), only if so
-    status    exit status, written by rename over `status.tmp`, whose blocks the agent reserved
-    output    where standard output and error go; it may lie elsewhere, and executions may share it
+    request    the PID namespace to live in, if any (JOIN_BYTES, `join_record`); cwd, environment,
+               argv, output file, limits, other namespaces to enter (marshal)
+    unclaimed  what becomes `claim` or `never`, by rename: whoever does it decides that this starts
+               or never will
+    claim      the exit status, a line that is blank at first (STATUS_BYTES), then who runs; the
+               blocks were reserved
+    never      it was forbidden before it started
+    alive      FIFO that the wrapper holds open as long as any process of the execution lives; it
+               removes it when none is left, so one that is there and not held means that the
+               wrapper was killed
+    failed     why it could not be executed (it then ends with 127), only if so
 
-A folder is used for one execution, ever. A process is known by boot id + pid + start time.
+Standard output and error go to a file that may lie elsewhere and be shared. A folder is used for
+one execution, ever; other files may lie in it. A process is known by boot id + pid + start time.
+As few files as can be: making and removing them is most of what an execution costs an agent.
 """
 
 from __future__ import annotations
 
-import errno
 import marshal
 import os
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..net.enter import record
-from .launcher import STATUS_BYTES
-
-NEVER = b"never\n"
+from ..net.enter import record as join_record
+from ..records import dataclass
+from .layout import JOIN_BYTES, STATUS_BYTES
 
 
 @dataclass(frozen=True)
@@ -107,22 +107,28 @@ def make(folder: str, request: Request) -> None:
     What exists is left as it is: a request never changes once it was written.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, "request")
     if claimed(folder):
         return
-    _reserve(os.path.join(folder, "status.tmp"))
-    join = request.spec.get("join") if request.spec else None
-    if join is not None:
-        holder, _, own = join
-        write_once(os.path.join(folder, "join"), record(holder, own))
-    env = {_bytes(name): _bytes(value) for name, value in request.env.items()}
-    argv = [_bytes(part) for part in request.argv]
-    cwd, output = os.fsencode(request.cwd), os.fsencode(request.output)
-    body = marshal.dumps((cwd, env, argv, output, request.limits, request.spec))
-    write_once(os.path.join(folder, "request"), body)
+    if not os.path.exists(path):  # nobody was asked yet, so nobody can be claiming it
+        _reserve(os.path.join(folder, "unclaimed"))
+        write_once(path, _body(request))
     try:
         os.mkfifo(os.path.join(folder, "alive"), 0o600)
     except FileExistsError:
         pass
+
+
+def _body(request: Request) -> bytes:
+    """The request as the wrapper and its child read it."""
+    spec = request.spec
+    join = spec.get("join") if spec else None
+    head = join_record(join[0], join[2]) if join is not None else b""
+    env = {_bytes(name): _bytes(value) for name, value in request.env.items()}
+    argv = [_bytes(part) for part in request.argv]
+    cwd, output = os.fsencode(request.cwd), os.fsencode(request.output)
+    body = marshal.dumps((cwd, env, argv, output, request.limits, spec))
+    return head.ljust(JOIN_BYTES) + body
 
 
 def _bytes(text: str) -> bytes:
@@ -131,9 +137,12 @@ def _bytes(text: str) -> bytes:
 
 
 def _reserve(path: str) -> None:
-    """Make the file's blocks exist, so that a later overwrite needs no space."""
-    with open(path, "wb") as file:
-        file.write(b" " * STATUS_BYTES)
+    """Make the file's first block exist, so that what is written into it needs no space."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, b"\n".rjust(STATUS_BYTES))
+    finally:
+        os.close(fd)
 
 
 def write_once(path: str, body: bytes) -> None:
@@ -150,62 +159,61 @@ def write_once(path: str, body: bytes) -> None:
 def forbid(folder: str) -> bool:
     """Make sure that the execution never starts; False when it did already."""
     try:
-        fd = os.open(os.path.join(folder, "claim"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        with open(os.path.join(folder, "claim"), "rb") as file:
-            return file.read() == NEVER
-    except OSError as error:
-        if error.errno == errno.ENOENT:
-            return True  # no folder: nothing can start in it
-        raise
-    try:
-        os.write(fd, NEVER)
-    finally:
-        os.close(fd)
+        os.rename(os.path.join(folder, "unclaimed"), os.path.join(folder, "never"))
+    except FileNotFoundError:  # without a claim nothing was asked for: nothing can start
+        return not os.path.exists(os.path.join(folder, "claim"))
     return True
 
 
 def claimed(folder: str) -> bool:
     """Whether anybody has claimed the execution (a forbidden one is claimed too)."""
-    return os.path.exists(os.path.join(folder, "claim"))
+    return os.path.exists(os.path.join(folder, "claim")) or forbidden(folder)
 
 
 def forbidden(folder: str) -> bool:
     """Whether the agent claimed it so that it never starts."""
+    return os.path.exists(os.path.join(folder, "never"))
+
+
+def _read(folder: str) -> bytes:
+    """The claim file, b"" while there is none."""
     try:
         with open(os.path.join(folder, "claim"), "rb") as file:
-            return file.read() == NEVER
+            return file.read()
     except OSError:
-        return False
+        return b""
 
 
 def read_claim(folder: str) -> Optional[Claim]:
     """The claim, None while nobody made or completed it."""
     try:
-        with open(os.path.join(folder, "claim"), "rb") as file:
-            lines = file.read().splitlines()
-        boot = lines[0].decode("ascii")
-        pids = [stat_fields(line) for line in lines[1:3]]
+        lines = _read(folder).splitlines()
+        boot = lines[1].decode("ascii")
+        pids = [stat_fields(line) for line in lines[2:4]]
         wrapper, program = (Identity(boot, pid, int(fields[19])) for pid, fields in pids)
-    except (OSError, ValueError, IndexError):
+    except (ValueError, IndexError):
         return None
     return Claim(wrapper, program)
 
 
 def read_status(folder: str) -> Optional[Exit]:
-    """The exit status, None while there is none."""
+    """The exit status, None while there is none. Its full stop says that it is complete."""
+    text = _read(folder)[:STATUS_BYTES].strip()
+    if not text.endswith(b"."):
+        return None
     try:
-        with open(os.path.join(folder, "status"), "rb") as file:
-            kind, number = file.read().split()
+        kind, number = text[:-1].split()
         return Exit(kind.decode("ascii"), int(number))
-    except (OSError, ValueError):
+    except ValueError:
         return None
 
 
 def status_time(folder: str) -> Optional[float]:
     """When the exit status was written (seconds since the epoch), None while there is none."""
+    if read_status(folder) is None:
+        return None
     try:
-        return os.stat(os.path.join(folder, "status")).st_mtime
+        return os.stat(os.path.join(folder, "claim")).st_mtime
     except OSError:
         return None
 
@@ -214,6 +222,7 @@ def read_environment(folder: str) -> Dict[str, str]:
     """The environment that was asked for; {} when there is no request (any more)."""
     try:
         with open(os.path.join(folder, "request"), "rb") as file:
+            file.seek(JOIN_BYTES)
             env = marshal.load(file)[1]
     except (OSError, ValueError, EOFError):
         return {}

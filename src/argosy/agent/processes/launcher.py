@@ -3,11 +3,11 @@
 Started once per agent, with a SEQPACKET socket as descriptor 0. A datagram is one of
 
 * ``FOLDER``: start what the folder asks for (see `folder.py`), once: the wrapper claims it by
-  exclusive create before it executes anything, so it may be sent any number of times;
+  a rename before it executes anything, so it may be sent any number of times;
 * ``b"."``: reap wrappers that have ended.
 
 It answers ``b"!"`` when it could not fork; the agent asks again. At end-of-file (the agent is gone)
-it ends; its wrappers go on, each the subreaper of its program, and write the exit status by rename.
+it ends; its wrappers go on, each the subreaper of its program, and write the exit status.
 
 Memory is kept small by three habits: what the launcher touches between two forks stays private in
 every wrapper, so it reads only a path; the program's child does all the work (it goes at exec);
@@ -22,6 +22,8 @@ import gc
 import marshal
 import os
 
+from .layout import JOIN_BYTES, STATUS_BYTES
+
 TYPE_CHECKING = False  # as `typing` has it, which is not loaded here (launch.py)
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 EXIT_TAKEN = 75
 EXIT_BROKEN = 71
-STATUS_BYTES = 32
 
 # `PyDLL` and its fork: Python's own prepares for threads, of which there are none, and touches
 # forty kilobytes of every wrapper. Without use_errno: that costs as much again.
@@ -40,11 +41,10 @@ _prctl, _fork = _libc.prctl, _libc.fork
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _read, _wait, _open, _exit = os.read, os.wait, os.open, os._exit
-_access, _unlink, _close = os.access, os.unlink, os.close
+_pread, _rename, _unlink, _close = os.pread, os.rename, os.unlink, os.close
 _set_signal = _signal.signal
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _RDWR = os.O_RDWR
-_Taken, _Childless = FileExistsError, ChildProcessError
+_Taken, _Childless = FileNotFoundError, ChildProcessError
 # Of the module below `signal`: that one makes enums, and would do so in every program's child.
 _IGNORED = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM)
 _CHANGED = (*_IGNORED, _signal.SIGPIPE, _signal.SIGXFSZ)
@@ -65,7 +65,8 @@ def _write_claim(claim: int) -> None:
 
     own = text("self/stat")
     parent = own[own.rindex(b")") :].split()[2].decode()
-    os.write(claim, text("sys/kernel/random/boot_id") + text(parent + "/stat") + own)
+    whole = text("sys/kernel/random/boot_id") + text(parent + "/stat") + own
+    os.pwrite(claim, whole, STATUS_BYTES)  # at once: who reads it sees all or nothing
 
 
 def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> None:
@@ -81,6 +82,7 @@ def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> N
         _write_claim(claim)
         os.write(alive, b"+")
         with open("request", "rb") as file:
+            file.seek(JOIN_BYTES)
             cwd, env, argv, output, limits, spec = marshal.load(file)
         out = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
@@ -106,20 +108,20 @@ def _program(folder: bytes, claim: int, alive: int, enter: Optional[Enter]) -> N
         _exit(127)
 
 
-def _ended(folder: bytes, status: int, alive: int) -> None:
-    """Write the exit status by rename, over blocks that the agent reserved: a full disk cannot lose
-    it.
-    """
+def _tell_status(folder: bytes, alive: int, text: bytes) -> None:
+    """Write the exit status, into blocks that the agent reserved: a full disk cannot lose it."""
     os.chdir(folder)
-    file = os.open("status.tmp", os.O_WRONLY | os.O_CREAT, 0o600)
-    if status & 127:
-        text = b"signal %d" % (status & 127)
-    else:
-        text = b"exit %d" % (status >> 8)
-    os.write(file, text.ljust(STATUS_BYTES - 1) + b"\n")
+    file = os.open("claim", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.write(file, (text + b".").ljust(STATUS_BYTES - 1) + b"\n")
     os.close(file)
-    os.rename("status.tmp", "status")
     os.write(alive, b".")
+
+
+def _ended(folder: bytes, status: int, alive: int) -> None:
+    if status & 127:
+        _tell_status(folder, alive, b"signal %d" % (status & 127))
+    else:
+        _tell_status(folder, alive, b"exit %d" % (status >> 8))
 
 
 def _errno() -> int:
@@ -127,16 +129,6 @@ def _errno() -> int:
     location = _libc.__errno_location
     location.restype = ctypes.c_void_p
     return ctypes.c_int.from_address(location()).value
-
-
-def _refused(folder: bytes, alive: int, errno: int) -> None:
-    """The program could not even be forked: a status of its own kind, `refused ERRNO`."""
-    os.chdir(folder)
-    file = os.open("status.tmp", os.O_WRONLY | os.O_CREAT, 0o600)
-    os.write(file, (b"refused %d" % errno).ljust(STATUS_BYTES - 1) + b"\n")
-    os.close(file)
-    os.rename("status.tmp", "status")
-    os.write(alive, b".")
 
 
 def _reap() -> None:
@@ -150,21 +142,25 @@ def _reap() -> None:
 def _wrap(folder: bytes, join: Optional[Join], enter: Optional[Enter]) -> None:
     """The wrapper, from its fork to its end: as little Python as can be."""
     alive = _open(folder + b"/alive", _RDWR)  # never blocks, no SIGPIPE; close-on-exec
-    if join is not None and _access(folder + b"/join", 0):
-        try:
-            join(_open(folder + b"/join", 0))  # from here on this is another process
-        except OSError as error:
-            _open(folder + b"/claim", _NEW, 0o600)
-            _refused(folder, alive, error.errno or 0)
-            _exit(EXIT_BROKEN)
+    if join is not None:
+        request = _open(folder + b"/request", 0)
+        if _pread(request, 1, 0) == b"/":
+            try:
+                join(request)  # from here on this is another process
+            except OSError as error:
+                _rename(folder + b"/unclaimed", folder + b"/claim")
+                _tell_status(folder, alive, b"refused %d" % (error.errno or 0))
+                _exit(EXIT_BROKEN)
+        _close(request)
     try:  # after alive: a claim that is not held is over
-        claim = _open(folder + b"/claim", _NEW, 0o600)
+        _rename(folder + b"/unclaimed", folder + b"/claim")
     except _Taken:
         _exit(EXIT_TAKEN)
+    claim = _open(folder + b"/claim", _RDWR)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # kept over exec, not inherited by fork
     program = _fork()
     if program < 0:
-        _refused(folder, alive, _errno())
+        _tell_status(folder, alive, b"refused %d" % _errno())
         _exit(EXIT_BROKEN)
     if program == 0:
         _program(folder, claim, alive, enter)
@@ -199,8 +195,8 @@ def _loop(join: Optional[Join], enter: Optional[Enter]) -> None:
 def run(join: Optional[Join] = None, enter: Optional[Enter] = None) -> None:
     """Serve descriptor 0 until its end-of-file.
 
-    `join(fd)` is called in a wrapper whose folder holds a file `join`, which is opened for it; it
-    moves the wrapper into a group's PID namespace (it may fork, end the caller and return in the
+    `join(fd)` is called in a wrapper whose request begins with what it reads from there; it moves
+    the wrapper into a group's PID namespace (it may fork, end the caller and return in the
     child). `enter(spec)` is called in the child that becomes the program, when the
     request has a spec.
     """

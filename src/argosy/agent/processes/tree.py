@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Optional, Set
 
+from ..records import dataclass
 from .folder import Claim, Identity, identity_of, stat_fields
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from dataclasses import dataclass
 from typing import Dict, List, Tuple
+
+from ..records import dataclass
 
 SECONDS_MAX = 3600.0
 SAID_MAX = 400

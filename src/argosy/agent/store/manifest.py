@@ -9,7 +9,6 @@ The times of change come beside it and are no part of the hash.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from typing import Iterator, List, Set, Tuple
@@ -104,6 +103,8 @@ def times(body: bytes, entries: List[Entry]) -> List[int]:
 
 def hash_of(body: bytes) -> str:
     """The name of that content."""
+    import hashlib  # here only: it loads all of OpenSSL
+
     return hashlib.blake2b(body, digest_size=HASH_BYTES).hexdigest()
 
 

@@ -7,7 +7,6 @@ off, or killed, goes on there the next time.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -234,6 +233,8 @@ class _Arrival:
 
     def _one(self, entry: Entry, begun: int, data: memoryview, wire: Wire) -> memoryview:
         """Take one content; what is left of the last frame."""
+        import hashlib  # here only: it loads all of OpenSSL
+
         path = os.path.join(self._part, entry.digest)
         digest = hashlib.blake2b(digest_size=16)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import shutil
 import time
@@ -128,6 +127,8 @@ class Store:
 
     def _copy(self, name: str, entry: Entry, goal: bytes) -> None:
         """A content into a new file, checked on the way."""
+        import hashlib  # here only: it loads all of OpenSSL
+
         digest, left = hashlib.blake2b(digest_size=16), entry.size
         lay.clear(goal)
         into = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

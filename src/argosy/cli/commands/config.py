@@ -16,12 +16,11 @@ import click
 from argosy.cli.errors import error_lines
 from argosy.cli.options import emit, emit_json, emit_lines, output_option
 from argosy.cli.screen.paint import paint_for, say, terminal
-from argosy.errors import ArgosyError, Conflict, InputError, NotFound
+from argosy.errors import ArgosyError, Conflict, InputError, NotFound, Unreachable
 from argosy.infra import configuration
-from argosy.infra.config_file import text_of
+from argosy.infra.config_file import text_of, user_home
 from argosy.sdk.client import Client
 from argosy.sdk.home import home_folder
-from argosy.sdk.wire import NoServer
 
 COPY: Final = ".config.new.yaml"  # beside the file, so that it can be renamed onto it
 EDITORS: Final = ("VISUAL", "EDITOR")
@@ -72,7 +71,7 @@ def show(output: str) -> int:
     text = text_of(file)
     found = configuration.parse(text, str(file))
     places = configuration.places(text, str(file))
-    for name, (place, pool) in configuration.sky_pools(Path.home()).items():
+    for name, (place, pool) in configuration.sky_pools(user_home()).items():
         pools = found.setdefault("ssh", {}).setdefault("pools", {})
         if name not in pools:  # of two of one name ours counts
             pools[name] = pool
@@ -92,6 +91,12 @@ def edit() -> int:
     """Edit a copy in $VISUAL or $EDITOR; it takes the place of the file when it is right."""
     file = _file()
     before = text_of(file)
+    if not _chosen_editor() and not terminal(sys.stdin):
+        raise NotFound(
+            "no editor is set, and there is no terminal for one",
+            code="config/no-editor",
+            hint=("set EDITOR to a program that changes a file", f"or edit {file} by hand"),
+        )
     copy = _copy_of(file, before)
     try:
         right = _until_right(copy)
@@ -150,7 +155,7 @@ def _until_right(copy: Path) -> bool:
 
 def _edited(copy: Path) -> bool:
     """Run the editor once; whether what it leaves is right. Says what is wrong."""
-    chosen = next((os.environ[name] for name in EDITORS if os.environ.get(name)), EDITOR)
+    chosen = _chosen_editor() or EDITOR
     try:
         code = subprocess.run([*shlex.split(chosen), str(copy)], check=False).returncode
     except (OSError, ValueError) as error:
@@ -170,6 +175,10 @@ def _edited(copy: Path) -> bool:
     return True
 
 
+def _chosen_editor() -> str:
+    return next((os.environ[name] for name in EDITORS if os.environ.get(name)), "")
+
+
 def _take_over(copy: Path, file: Path) -> None:
     """The copy becomes the file, whole or not at all, with the rights that the file had."""
     with contextlib.suppress(FileNotFoundError):
@@ -187,7 +196,7 @@ def _not_in_force(file: Path) -> str | None:
     try:
         view = Client(start=False).server()
         changed_at = file.stat().st_mtime
-    except (NoServer, FileNotFoundError):
+    except (Unreachable, FileNotFoundError):  # none runs, or it does not say
         return None
     if changed_at < view.started_at:
         return None

@@ -15,7 +15,7 @@ import click
 
 from argosy.cli.address import AddressType, one_node
 from argosy.cli.screen.paint import say
-from argosy.errors import AccessError, Broken, InputError, NotFound, Unreachable
+from argosy.errors import AccessError, InputError, NotFound, Unreachable
 from argosy.sdk.client import Client
 from argosy.views.text import size
 
@@ -86,7 +86,11 @@ def _put(client: Client, source: str, address: str, path: str) -> int:
     finally:
         channel.close()
     if answer is None or not answer.get("ok"):
-        raise Broken("the node did not say that the file has arrived", code="copy/unconfirmed")
+        raise Unreachable(
+            "the node did not say that the file has arrived",
+            code="copy/unconfirmed",
+            hint="repeat the command",
+        )
     return sent
 
 
@@ -162,7 +166,7 @@ class _Incoming:
         self.mode: int | None = None  # known at the end
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes. Raises Broken when they end too early."""
+        """The bytes. Raises Unreachable when they end too early."""
         from argosy.sdk.channels import unpacked
 
         message = self._first
@@ -177,12 +181,18 @@ class _Incoming:
     def _next(self) -> dict[str, Any]:
         message = self._channel.receive()
         if message is None:
-            raise Broken("the file was cut off", code="copy/cut-off", hint="repeat the command")
+            raise Unreachable(
+                "the file was cut off", code="copy/cut-off", hint="repeat the command"
+            )
         return message
 
 
 def _keep(incoming: _Incoming, target: Path) -> int:
     """Write a file beside its place, then put it there: half a file is never seen."""
+    if not target.parent.is_dir():
+        raise NotFound(
+            f"there is no folder {target.parent}", code="file/missing", hint="make it first"
+        )
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as out:
@@ -199,36 +209,66 @@ def _unpack(incoming: _Incoming, target: Path) -> int:
     reader = _Stream(incoming.pieces())
     with tarfile.open(fileobj=reader, mode="r|") as archive:
         target.mkdir(parents=True, exist_ok=True)
-        _extract(archive, target)
+        left = _extract(archive, target)
+    if left:
+        say(f"argosy: left out {left} devices, and links that lead out of the folder")
     return reader.count
 
 
-def _extract(archive: tarfile.TarFile, target: Path) -> None:
-    """Nothing outside the folder, no devices, nobody else's files.
+def _extract(archive: tarfile.TarFile, target: Path) -> int:
+    """Nothing outside the folder, nobody else's files; how many links that lead out of it, and
+    devices, were left out.
 
     Newer Pythons have a filter for that; Debian 12's 3.11.2 has none.
     """
-    if hasattr(tarfile, "data_filter"):
-        archive.extractall(target, filter="data")
-        return
-    root = target.resolve()
+    left = 0
+    if not hasattr(tarfile, "data_filter"):
+        return _extract_by_hand(archive, target)
+
+    def kept(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        nonlocal left
+        try:
+            return tarfile.data_filter(member, path)
+        except (
+            tarfile.AbsoluteLinkError, tarfile.LinkOutsideDestinationError,
+            tarfile.SpecialFileError,
+        ):  # fmt: skip
+            left += 1
+            return None
+        except tarfile.FilterError as error:
+            raise _foreign(member, target) from error
+
+    archive.extractall(target, filter=kept)
+    return left
+
+
+def _extract_by_hand(archive: tarfile.TarFile, target: Path) -> int:
+    root, left = target.resolve(), 0
     for member in archive:
         place = (root / member.name).resolve()
-        ends = [place]
+        if not place.is_relative_to(root):
+            raise _foreign(member, target)
+        end = place
         if member.issym():
-            ends.append((place.parent / member.linkname).resolve())
+            end = (place.parent / member.linkname).resolve()
         if member.islnk():
-            ends.append((root / member.linkname).resolve())
+            end = (root / member.linkname).resolve()
         known = member.isfile() or member.isdir() or member.issym() or member.islnk()
-        if not known or not all(end.is_relative_to(root) for end in ends):
-            raise AccessError(
-                f"the node sent {member.name!r}, which does not belong into {target}",
-                code="copy/outside",
-                hint="copy the files that you need one by one",
-            )
+        if not known or not end.is_relative_to(root):
+            left += 1
+            continue
         member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         member.mode = (member.mode | 0o600) & 0o755
         archive.extract(member, root)
+    return left
+
+
+def _foreign(member: tarfile.TarInfo, target: Path) -> AccessError:
+    return AccessError(
+        f"the node sent {member.name!r}, which does not belong into {target}",
+        code="copy/outside",
+        hint="copy the files that you need one by one",
+    )
 
 
 class _Stream(io.RawIOBase):

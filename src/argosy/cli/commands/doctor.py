@@ -23,7 +23,7 @@ from argosy.sdk.home import home_folder, log_file, socket_file
 from argosy.sdk.lost import MENDING, lost_server, lost_text
 from argosy.sdk.start import answers, last_words
 from argosy.sdk.wire import PATH_BYTES_MOST, NoServer
-from argosy.views.text import duration, size
+from argosy.views.text import duration, plural, size
 
 DISK_LOW_BYTES = 1 << 30
 MARKS = {"ok": "green", "warn": "yellow", "bad": "red"}
@@ -130,7 +130,8 @@ def _server(home: Path) -> list[Finding]:
     took = time.monotonic() - before
     text = (
         f"pid {view.pid}, up {duration(max(0.0, time.time() - view.started_at))}, "
-        f"{view.groups} groups live, {size(view.rss_bytes)}, answers in {took * 1000:.0f} ms"
+        f"{plural(view.groups, 'group')} alive, {size(view.rss_bytes)}, "
+        f"answers in {took * 1000:.0f} ms"
     )
     if view.version != argosy.__version__:
         hint = "`argosy server stop`; the next command starts this version, groups go on"
@@ -192,7 +193,7 @@ def _leftovers(home: Path) -> list[Finding]:
     if not marked:
         return [Finding("left", "ok", "no process of this home runs")]
     shown = ", ".join(map(str, marked[:8])) + (" ..." if len(marked) > 8 else "")
-    text = f"{len(marked)} processes of this home run (pid {shown})"
+    text = f"processes of this home: {len(marked)} (pid {shown})"
     if _answers(home) or lost_server(home) is not None:
         return [Finding("left", "ok", text)]
     if _idle(marked):

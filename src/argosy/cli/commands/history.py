@@ -20,7 +20,7 @@ from argosy.views.text import duration
 @click.command()
 @click.argument("group", type=AddressType(deep=False))
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on until the group has ended.")
-@click.option("--since", "since", type=int, default=0, help="Only after this event number.")
+@click.option("--since", type=click.IntRange(0), default=0, help="Only after this event number.")
 @output_option("table", "json", "jsonl")
 def events(group: str, following: bool, since: int, output: str) -> int:
     """The timeline of GROUP: what happened, when, why."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from typing import Any
 
 import click
 
+from argosy.cli.address import InfraType
 from argosy.cli.options import emit, emit_json, emit_lines, output_option
 from argosy.cli.screen.infra import check_lines, list_lines, offer_lines, stranger_lines
 from argosy.cli.screen.paint import paint_for, say, terminal
-from argosy.errors import CapacityError, InfraError, NotFound
+from argosy.errors import CapacityError, InfraError
 from argosy.sdk.client import Client
-from argosy.views.near import unknown_infra
+from argosy.sdk.launch import user_name
 from argosy.views.text import plural
+
+_OF_INFRA = click.option(
+    "--infra", "where", type=InfraType(), default="", metavar="NAME",
+    help="The infra that the host is of.",
+)  # fmt: skip
 
 
 @click.group()
@@ -35,15 +40,14 @@ def list_(output: str) -> int:
 
 
 @infra.command("check")
-@click.argument("name", required=False)
+@click.argument("name", type=InfraType(), metavar="[NAME]", required=False)
 @output_option("table", "json")
 def check(name: str | None, output: str) -> int:
-    """Try every infra (or NAME): what works here, and what to install to get more."""
-    known = Client().infras()
-    infras = [one for one in known if name in (None, one["name"])]
-    if name is not None and not infras:
-        text, hints = unknown_infra(name, [one["name"] for one in known])
-        raise NotFound(text, code="infra/unknown", hint=hints)
+    """Try every infra (or NAME): what works here, and what to install to get more.
+
+    A context of the kubeconfig that nobody has used yet is asked only when NAME means it.
+    """
+    infras = Client().infras(name or "")
     if output == "json":
         emit_json(infras)
     else:
@@ -60,7 +64,8 @@ def check(name: str | None, output: str) -> int:
 )  # fmt: skip
 @click.option("--cpus", default="", metavar="N", help="At least so many cores: 8 or 8+.")
 @click.option("--memory", default="", metavar="SIZE", help="At least so much memory: 64 or 64GB.")
-@click.option("--infra", "where", default="", metavar="NAME", help="Only there; ssh, local/*, ...")
+@click.option("--infra", "where", type=InfraType(), default="", metavar="NAME",
+              help="Only there; ssh, local/*, ...")  # fmt: skip
 @output_option("table", "json")
 def offers(need: tuple[str, ...], cpus: str, memory: str, where: str, output: str) -> int:
     """What could be had now for one node, on each infra: now, not now because, or never.
@@ -78,7 +83,7 @@ def offers(need: tuple[str, ...], cpus: str, memory: str, where: str, output: st
 
 
 @infra.command("clean")
-@click.argument("name")
+@click.argument("name", type=InfraType(), metavar="NAME")
 @click.option("-y", "--yes", is_flag=True, help="End it without asking.")
 @output_option("table", "json")
 def clean(name: str, yes: bool, output: str) -> int:
@@ -95,9 +100,9 @@ def clean(name: str, yes: bool, output: str) -> int:
         return 0
     if output != "json":
         _show(found)
-    if not leases or not (yes or _agreed(len(leases))):
+    if not (yes and output == "json") and not (leases and (yes or _agreed(len(leases)))):
         return 0
-    ended = client.clean(name, leases)
+    ended = client.clean(name, leases) if leases else {"released": [], "left": {}}
     if output == "json":
         emit_json({**found, **ended})
     else:
@@ -126,7 +131,7 @@ def _agreed(count: int) -> bool:
 
 @infra.command("lost")
 @click.argument("host")
-@click.option("--infra", "where", default="", metavar="NAME", help="The infra that the host is of.")
+@_OF_INFRA
 @click.option("--force", is_flag=True, help="Though it answers: what runs there is ended.")
 @output_option("table", "json")
 def lost(host: str, where: str, force: bool, output: str) -> int:
@@ -136,7 +141,7 @@ def lost(host: str, where: str, force: bool, output: str) -> int:
     server, until `argosy infra forget HOST`, or until the host is seen again: then what is found
     there is ended. A host that is only cut off may still run what it had until then.
     """
-    answer = Client().host_lost(host, where, force=force, by=getpass.getuser())
+    answer = Client().host_lost(host, where, force=force, by=user_name())
     if output == "json":
         emit_json(answer)
         return 0
@@ -148,7 +153,7 @@ def lost(host: str, where: str, force: bool, output: str) -> int:
 
 @infra.command("forget")
 @click.argument("host")
-@click.option("--infra", "where", default="", metavar="NAME", help="The infra that the host is of.")
+@_OF_INFRA
 @output_option("table", "json")
 def forget(host: str, where: str, output: str) -> int:
     """Give up what is on HOST, which will never come back: nobody waits for it any more.

@@ -122,9 +122,13 @@ def _comments(text: str) -> str:
 def _only_document(shown: str, text: str) -> dict[str, Any]:
     import yaml
 
+    class AsWritten(yaml.SafeLoader):
+        """Dates stay the text that they were written as: a group's file knows none, either."""
+
+    AsWritten.add_constructor("tag:yaml.org,2002:timestamp", AsWritten.construct_yaml_str)  # type: ignore[type-var]
     try:
-        documents = [one for one in yaml.safe_load_all(text) if one is not None]
-    except (yaml.YAMLError, RecursionError) as error:
+        documents = [one for one in yaml.load_all(text, AsWritten) if one is not None]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InputError(
             f"{shown} is no YAML: {str(error).splitlines()[0]}",
             code="init/not-yaml",

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from argosy.cli.following import Feed, Follower, detached, finish
+from argosy.cli.following import DETACHED, Feed, Follower, detached, finish
 from argosy.cli.options import emit, emit_json, emit_lines, output_option
 from argosy.cli.overrides import env_pairs, file_options, secret_pairs
 from argosy.cli.screen.lines import LogLines, as_written
@@ -64,7 +64,13 @@ def launch(file: str, detach: bool, yes: bool, timestamps: bool, output: str, **
         say(line)
     if not yes:
         _ask(client, view, replace=bool(body.get("replace")))
-    accepted = client.launch(body)
+    try:
+        accepted = client.launch(body)
+    except KeyboardInterrupt:  # the server has the request
+        say(f"\nargosy: interrupted; {view.name} may start all the same")
+        say(f"  see:     argosy status {view.name}")
+        say(f"  stop it: argosy cancel {view.name}")
+        return DETACHED
     _told(accepted, view, output, detach=detach)
     if detach:
         return 0

@@ -34,7 +34,7 @@ def validate(file: str, output: str, **given: Any) -> int:
             data,
             file=shown,
             base=str(base),
-            home=os.path.expanduser("~"),
+            home=os.path.expanduser("~").removeprefix("~"),
             overrides=_overrides(**given),
             secrets_later=True,
         )

@@ -17,7 +17,7 @@ from argosy.sdk.client import Client, ServerView
 from argosy.sdk.home import home_folder, log_file
 from argosy.sdk.lost import MENDING, lost_server, lost_text
 from argosy.sdk.wire import NoServer
-from argosy.views.text import duration, size
+from argosy.views.text import duration, plural, size
 
 STOP_TIMEOUT = 20.0  # seconds until a server that was asked has ended
 STEP = 0.02
@@ -84,8 +84,8 @@ def stop() -> int:
         return 0
     client.stop_server()
     _await_end(view.pid, f"`kill {view.pid}` ends it too; running groups go on")
-    say(f"argosy: the server has ended; {view.groups} groups go on" if view.groups else
-        "argosy: the server has ended")  # fmt: skip
+    going_on = f"; programs of {plural(view.groups, 'group')} go on" if view.groups else ""
+    say(f"argosy: the server has ended{going_on}")
     return 0
 
 
@@ -119,7 +119,7 @@ def _server_line(view: ServerView) -> str:
     age = duration(max(0.0, time.time() - view.started_at))
     return (
         f"pid {view.pid}, version {view.version}, up {age} (since {clock(view.started_at)}), "
-        f"{view.groups} groups live, {size(view.rss_bytes)}, home {view.home}"
+        f"{plural(view.groups, 'group')} alive, {size(view.rss_bytes)}, home {view.home}"
     )
 
 

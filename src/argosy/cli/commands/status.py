@@ -24,7 +24,7 @@ REFRESH = 1.0  # seconds between two looks at the list of groups
 @click.command()
 @click.argument("group", required=False, type=AddressType(deep=False))
 @click.option("-a", "--all", "everything", is_flag=True, help="Ended groups too.")
-@click.option("-n", "--limit", type=click.IntRange(1), help="At most so many groups.")
+@click.option("-n", "--limit", type=click.IntRange(1, 10_000), help="At most so many groups.")
 @click.option("-w", "--watch", "watching", is_flag=True, help="Keep it current; Ctrl-C ends it.")
 @output_option("table", "json", "jsonl", "name")
 def status(

@@ -8,16 +8,18 @@ from collections.abc import Iterable
 
 import click
 
+from argosy.cli.address import InfraType
 from argosy.cli.options import emit_json, emit_lines, output_option, plain
-from argosy.cli.screen.paint import paint_for, say
+from argosy.cli.screen.paint import paint_for, say, terminal
 from argosy.cli.screen.table import table
 from argosy.errors import InputError, NotFound
 from argosy.sdk.client import Client
-from argosy.sdk.launch import read_bytes
+from argosy.sdk.launch import read_text
 from argosy.sdk.requests import VolumeChange
 from argosy.views.text import duration
 from argosy.views.volumes import VolumeRow, fate, size_text
 
+UNCHANGED = "unchanged"  # of VolumeChange.change
 HEADERS = ("NAME", "TYPE", "INFRA", "SIZE", "WHERE", "AGE", "USED BY")
 
 
@@ -31,8 +33,7 @@ def volumes() -> None:
 @output_option("table", "json")
 def apply(file: str, output: str) -> int:
     """Make the volumes that FILE describes, one a document; say everything that is wrong."""
-    shown, _, data = read_bytes(file)
-    text = data.decode("utf-8", "surrogateescape")
+    shown, _, text = read_text(file)
     _told(Client().apply_volumes(text, shown), output)
     return 0
 
@@ -41,7 +42,9 @@ def apply(file: str, output: str) -> int:
 @click.argument("name")
 @click.option("--size", help="Its size, such as 100Gi; on hosts it is a note, no limit.")
 @click.option("--type", "kind", help="local, nfs, k8s-pvc or k8s-hostpath.")
-@click.option("--infra", help="Where it is: local, ssh/POOL, kubernetes[/CONTEXT].")
+@click.option(
+    "--infra", type=InfraType(), help="Where it is: local, ssh/POOL, kubernetes[/CONTEXT]."
+)
 @click.option("--host", help="The host of the pool where a local one is.")
 @click.option("--host-path", help="The folder of the hosts.")
 @click.option("--use-existing", is_flag=True, help="It is there, and stays when it is deleted.")
@@ -59,7 +62,7 @@ def create(output: str, use_existing: bool, **given: str | None) -> int:
     flags = {places.get(key, key): value for key, value in given.items() if value is not None}
     if use_existing:
         flags["use_existing"] = "true"
-    _told(Client().create_volume(flags), output)
+    _told(Client().create_volume(flags), output, "there already")
     return 0
 
 
@@ -80,7 +83,8 @@ def list_(output: str) -> int:
 @volumes.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(names: tuple[str, ...], yes: bool) -> int:
+@click.option("--forget", is_flag=True, help="Though who has the bytes does not answer: they stay.")
+def delete(names: tuple[str, ...], yes: bool, forget: bool) -> int:
     """Delete volumes that no group uses, with what is in them where Argosy made the place."""
     client = Client()
     known = {row.name: row for row in client.volumes()}
@@ -95,8 +99,11 @@ def delete(names: tuple[str, ...], yes: bool) -> int:
         row = known[name]
         if not yes:
             _ask(row)
-        gone = client.delete_volume(name)
-        say(f"argosy: {name} is deleted; {fate(gone)}")
+        end = client.delete_volume(name, forget=forget)
+        if end.stays:
+            say(f"argosy: {name} is forgotten; what is in it stays: {end.stays}")
+        else:
+            say(f"argosy: {name} is deleted; {fate(end.row)}")
     return 0
 
 
@@ -108,7 +115,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _ask(row: VolumeRow) -> None:
-    if not sys.stdin.isatty():
+    if not terminal(sys.stdin):
         raise InputError(
             f"delete the volume {row.name}? {fate(row)}",
             code="volumes/unanswered",
@@ -117,15 +124,17 @@ def _ask(row: VolumeRow) -> None:
     click.confirm(f"Delete the volume {row.name}? {fate(row)}.", abort=True, err=True)
 
 
-def _told(made: list[VolumeChange], output: str) -> None:
+def _told(made: list[VolumeChange], output: str, already: str = "") -> None:
+    """What was done; `already`: the word for what was there just so."""
     if output == "json":
         emit_json([{**plain(one.row), "change": one.change} for one in made])
         return
     for one in made:
-        say(f"argosy: {one.row.name} is {one.change}: {one.row.type}, {one.row.where}")
+        what = already if one.change == UNCHANGED and already else one.change
+        say(f"argosy: {one.row.name} is {what}: {one.row.type}, {one.row.where}")
 
 
 def _row(row: VolumeRow) -> tuple[str, ...]:
-    age = duration(max(0.0, time.time() - row.created_at))
-    used = "deleting" if row.state == "deleting" else ", ".join(row.used_by)
+    age = duration(max(0.0, time.time() - row.created_at)) if row.created_at else ""
+    used = row.state if row.state in ("deleting", "unfinished") else ", ".join(row.used_by)
     return row.name, row.type, row.infra, size_text(row), row.where, age, used

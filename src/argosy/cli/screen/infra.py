@@ -24,9 +24,12 @@ HOLDERS_SHOWN: Final = 4
 
 def check_lines(infra: dict[str, Any], paint: Paint) -> list[str]:
     """One infra: whether it works, its facts, problems and hints, its hosts."""
-    state = paint("works", "green") if infra["works"] else paint("does not work", "red")
+    facts = dict(infra.get("facts", ()))
+    asleep = facts.pop("state", "")  # nobody has asked it yet
+    state = asleep or paint("works", "green")
+    state = state if infra["works"] else paint("does not work", "red")
     lines = [f"{paint(infra['name'], 'bold')}: {state}"]
-    lines += [f"  {key}: {value}" for key, value in infra.get("facts", ())]
+    lines += [f"  {key}: {value}" for key, value in facts.items()]
     lines += [f"  {paint('problem:', 'red')} {text}" for text in infra.get("problems", ())]
     lines += [f"  {paint('hint:', 'cyan')} {text}" for text in infra.get("hints", ())]
     return lines + host_lines(infra.get("hosts", ()), paint)
@@ -85,8 +88,8 @@ def _infra_row(infra: dict[str, Any]) -> tuple[str, ...]:
     return (
         infra["name"],
         f"{len(up)}/{len(hosts)}" if hosts else "",
-        f"{free[0]:g}/{total[0]:g}" if hosts else "",
-        f"{free[1]:.0f}/{total[1]:.0f} GiB" if hosts else "",
+        _cpus(free[0], total[0]),
+        _memory(free[1], total[1]),
         " ".join(f"{name}:{free[2][name]}/{count}" for name, count in total[2].items()),
         _held_by(hosts),
         infra["problem"] or away or ("" if hosts else "not asked yet"),
@@ -135,22 +138,20 @@ def _host_row(host: dict[str, Any]) -> tuple[str, ...]:
     return (
         host["host"],
         host.get("state", ""),
-        f"{free.get('cpus', 0):g}/{total.get('cpus', 0):g}",
-        f"{free.get('memory_gib', 0):.0f}/{total.get('memory_gib', 0):.0f} GiB",
+        _cpus(free.get("cpus", 0), total.get("cpus", 0)),
+        _memory(free.get("memory_gib", 0), total.get("memory_gib", 0)),
         " ".join(cards),
-        _holders(host.get("holders", ())),
+        _held_by([host]),
     )
 
 
-def _holders(holders: Sequence[Any]) -> str:
-    """`2 of rl, 1 of g1`: groups by name where it is known, a lease by its group."""
-    counts: Counter[str] = Counter()
-    for one in holders:
-        if isinstance(one, str):
-            counts[one.partition(".")[0]] += 1
-        else:
-            counts[one["name"] or f"{one['group']} ({UNKNOWN[one['own']]})"] += one["nodes"]
-    return ", ".join(f"{count} of {group}" for group, count in counts.items())
+def _cpus(free: float, total: float) -> str:
+    """`2/16`; "" where it is not known what there is."""
+    return f"{free:g}/{total:g}" if total else ""
+
+
+def _memory(free: float, total: float) -> str:
+    return f"{free:.0f}/{total:.0f} GiB" if total else ""
 
 
 def _free(free: dict[str, Any], name: str) -> int:

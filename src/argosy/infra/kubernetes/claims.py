@@ -10,15 +10,14 @@ from argosy.infra.kubernetes.cluster.client import Cluster
 from argosy.infra.kubernetes.cluster.objects import Objects
 from argosy.infra.kubernetes.manifests.volumes import VOLUME, claim, claim_name
 from argosy.infra.kubernetes.wide import CLAIMS
-from argosy.model.ids import ServerId
 from argosy.model.volumes import Volume, VolumeKind
 
 
 class Claims:
-    """The claims of one server in one namespace."""
+    """The claims of one owner in one namespace."""
 
-    def __init__(self, cluster: Cluster, objects: Objects, server: ServerId) -> None:
-        self._cluster, self._objects, self._server = cluster, objects, server
+    def __init__(self, cluster: Cluster, objects: Objects, owner: marks.Owner) -> None:
+        self._cluster, self._objects, self._owner = cluster, objects, owner
 
     async def ensure(self, volume: Volume) -> None:
         """Make its claim, or see that it is there. Raises InputError, NotFound, Refused."""
@@ -33,7 +32,7 @@ class Claims:
                 hint="a pod mounts claims of its own namespace only: leave `namespace` out",
             )
         if not spec.use_existing:
-            await self._objects.ensure(CLAIMS, claim(volume, self._server))
+            await self._objects.ensure(CLAIMS, claim(volume, self._owner))
         elif await self._objects.find(CLAIMS, claim_name(volume)) is None:
             raise NotFound(
                 f"namespace {self._cluster.namespace} has no claim {claim_name(volume)!r}",
@@ -53,6 +52,6 @@ class Claims:
 
     async def every(self) -> Sequence[str]:
         """The ids of all volumes that have one. Raises Refused."""
-        mark = f"{VOLUME},{marks.SERVER}={self._server}"
+        mark = f"{VOLUME},{self._owner.selector}"
         found = await self._cluster.get(self._cluster.in_namespace(CLAIMS), labelSelector=mark)
         return tuple(one["metadata"]["labels"][VOLUME] for one in found.get("items") or ())

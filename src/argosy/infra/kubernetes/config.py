@@ -23,6 +23,7 @@ What a context is called in the kubeconfig is not checked here: that file is rea
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from argosy.infra.config_file import Reading, text_of
+from argosy.infra.config_file import FLATTER, Reading, text_of
 from argosy.infra.kubernetes.marks import CONTAINER, PREFIX
 
 DEFAULT_IMAGE: Final = "python:3.11-slim-bookworm"
@@ -119,7 +120,7 @@ def _context(reading: Reading, name: str, node: yaml.Node) -> ContextConfig:
     return ContextConfig(
         name=name,
         context=read("context", Reading.word, "") or name,
-        kubeconfig=str(Path(kubeconfig).expanduser()) if kubeconfig else "",
+        kubeconfig=os.path.expanduser(kubeconfig) if kubeconfig else "",
         namespace=read("namespace", _dns_label, ""),
         image=read("image", Reading.word, "") or DEFAULT_IMAGE,
         service_account=read("service_account", _dns_name, ""),
@@ -161,7 +162,7 @@ def _dns_names(reading: Reading, node: yaml.Node, name: str) -> tuple[str, ...]:
 
 def _items(reading: Reading, node: yaml.Node, name: str) -> list[yaml.Node]:
     if not isinstance(node, yaml.SequenceNode):
-        reading.wrong(node, f"`{name}` must be a list", "not-a-list")
+        reading.wrong(node, f"`{name}` must be a list", "not-a-list", f"write `{name}: [one, two]`")
         return []
     return list(node.value)
 
@@ -169,7 +170,8 @@ def _items(reading: Reading, node: yaml.Node, name: str) -> list[yaml.Node]:
 def _whole(reading: Reading, node: yaml.Node, name: str, least: int = 0) -> int:
     text = str(node.value) if isinstance(node, yaml.ScalarNode) else ""
     if not text.isdecimal() or int(text) < least:
-        reading.wrong(node, f"`{name}` must be a whole number, {least} or more")
+        text = f"`{name}` must be a whole number, {least} or more"
+        reading.wrong(node, text, hint=f"write it in digits: `{name}: 60`")
         return least
     return int(text)
 
@@ -183,9 +185,11 @@ def _labels(reading: Reading, node: yaml.Node, name: str) -> tuple[tuple[str, st
     for key, (key_node, value) in reading.entries(node, f"`{name}`").items():
         text = str(value.value) if isinstance(value, yaml.ScalarNode) else "?"
         if not LABEL_KEY.fullmatch(key):
-            reading.wrong(key_node, f"`{key}` is no key of a label")
+            hint = "such as `pool` or `example.org/pool`"
+            reading.wrong(key_node, f"`{key}` is no key of a label", hint=hint)
         elif not LABEL_VALUE.fullmatch(text):
-            reading.wrong(value, f"the value of `{key}` is none that a label may have")
+            text = f"the value of `{key}` is none that a label may have"
+            reading.wrong(value, text, hint="63 letters, digits, `.`, `_` and `-` at most")
         found.append((key, text))
     return tuple(found)
 
@@ -196,7 +200,8 @@ def _tolerations(reading: Reading, node: yaml.Node, name: str) -> tuple[Mapping[
 
 def _toleration(reading: Reading, node: yaml.Node) -> Mapping[str, Any]:
     if not isinstance(node, yaml.MappingNode):
-        reading.wrong(node, "a toleration must be a map", "not-a-map")
+        hint = "write `{key: dedicated, operator: Exists}`"
+        reading.wrong(node, "a toleration must be a map", "not-a-map", hint)
         return {}
     entries = reading.entries(node, "a toleration", TOLERATION_KEYS)
     found: dict[str, Any] = {}
@@ -219,7 +224,8 @@ def _toleration(reading: Reading, node: yaml.Node) -> Mapping[str, Any]:
 def _one_of(reading: Reading, node: yaml.Node, name: str, known: tuple[str, ...]) -> str:
     text = str(node.value)
     if text not in known:
-        reading.wrong(node, f"`{name}` must be one of {', '.join(known)}")
+        hint = f"write `{name}: {known[0]}`: capital letters count"
+        reading.wrong(node, f"`{name}` must be one of {', '.join(known)}", hint=hint)
     return text
 
 
@@ -232,9 +238,8 @@ def _pod_config(reading: Reading, node: yaml.Node, name: str) -> Mapping[str, An
         if part == "metadata" and "labels" in inside:
             for key, (key_node, _) in reading.entries(inside["labels"][1], "`labels`").items():
                 if key.startswith(PREFIX):
-                    reading.wrong(
-                        key_node, f"labels under `{PREFIX}` are Argosy's own", "not-yours"
-                    )
+                    text = f"labels under `{PREFIX}` are Argosy's own"
+                    reading.wrong(key_node, text, "not-yours", "choose another prefix")
         if part == "spec" and "containers" in inside:
             _containers(reading, inside["containers"][1], f"{name}.spec.containers")
     plain = _plain(reading, node, DEPTH_MAX)
@@ -261,13 +266,14 @@ def _not_ours(
     for key, (node, _) in inside.items():
         if key in ours:
             hint = "`image:` of the context, or `image_id:` of a task" if key == "image" else ""
-            reading.wrong(node, f"`{key}` of `{where}` is set by Argosy", "not-yours", hint)
+            text = f"`{key}` of `{where}` is set by Argosy"
+            reading.wrong(node, text, "not-yours", hint or "leave it out")
 
 
 def _plain(reading: Reading, node: yaml.Node, depth: int) -> Any:
     """A tree of YAML as JSON has it: a date, say, stays the text that it was written as."""
     if depth == 0:
-        reading.wrong(node, f"more than {DEPTH_MAX} levels of maps and lists")
+        reading.wrong(node, f"more than {DEPTH_MAX} levels of maps and lists", hint=FLATTER)
         return None
     if isinstance(node, yaml.MappingNode):
         pairs = reading.entries(node, "a map").items()

@@ -21,6 +21,7 @@ from typing import Final
 
 from argosy.errors import InfraError, Unreachable
 from argosy.infra.kubernetes.cluster.client import keep_alive
+from argosy.infra.kubernetes.cluster.failures import INSTALL
 from argosy.infra.stream import READ_AHEAD, Lines
 from argosy.model.ids import LeaseId
 
@@ -209,7 +210,7 @@ def _ensure_certificate(certificate: Path, key: Path) -> None:
         raise InfraError(
             "`server.advertise` needs the package cryptography",
             code="kubernetes/not-installed",
-            hint="install `argosy[kubernetes]`, then `argosy server stop`",
+            hint=INSTALL,
         ) from error
     certificate.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path, text in ((key, secret), (certificate, body)):

@@ -9,7 +9,6 @@ read in seen.py and offers.py, and what is sent is made in compose.py, both with
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,15 @@ from argosy.infra.kubernetes import marks
 from argosy.infra.kubernetes.claims import Claims
 from argosy.infra.kubernetes.cluster.client import Cluster
 from argosy.infra.kubernetes.cluster.exec_stream import ExecStream
-from argosy.infra.kubernetes.cluster.failures import NOT_ALLOWED, Refused, as_refusal
+from argosy.infra.kubernetes.cluster.failures import (
+    ASK_FOR_RIGHTS,
+    FORBIDDEN,
+    NOT_ALLOWED,
+    Refused,
+    as_refusal,
+)
 from argosy.infra.kubernetes.cluster.objects import Objects
+from argosy.infra.kubernetes.cluster.rights import missing, no_namespace, vital
 from argosy.infra.kubernetes.cluster.sight import FIRST_LIST_SECONDS, Sight
 from argosy.infra.kubernetes.config import ContextConfig
 from argosy.infra.kubernetes.door import Door
@@ -51,7 +57,9 @@ from argosy.model.volumes import Volume
 
 LOG: Final = logging.getLogger("argosy.infra.kubernetes")
 ATTACH_SECONDS: Final = 15.0
+BUSY_SECONDS: Final = 10.0  # of these, that a busy server is asked again
 DIAL_SECONDS: Final = 10.0  # that an attach waits for an agent which is to dial in
+MAKE_NAMESPACE: Final = "`kubectl create namespace {}`, or name another one in config.yaml"
 NOISE_MAX: Final = 1 << 16  # bytes before the first word of a stream
 
 
@@ -62,7 +70,7 @@ class Settings:
     home: Path  # $ARGOSY_HOME
     server: ServerId
     now: Callable[[], float]
-    agent: Callable[[], bytes]  # the packed agent; blocks
+    agent: Callable[[], Mapping[str, bytes]]  # the agent's files; blocks
     reader: Reader  # of kept logs
     door: Door | None = None  # for agents that dial out; None: they are attached by exec
 
@@ -82,13 +90,13 @@ class Kubernetes:
         self._config, self._settings = config, settings
         self._cluster = Cluster(self.name, config)
         self._change = asyncio.Event()
-        server = settings.server
-        self._sight = Sight(self._cluster, server, self._change.set)
-        self._objects = Objects(self._cluster, self._sight, server)
-        self._wide = Wide(self._objects, self._sight, server, settings.agent)
-        self._claims = Claims(self._cluster, self._objects, server)
-        own = hashlib.sha256(self.name.encode()).hexdigest()[:16]
-        folder = settings.home / "infra" / "kubernetes" / own  # a context's name may hold any sign
+        own = marks.digest(self.name)
+        owner = self._owner = marks.Owner(settings.server, own)
+        self._sight = Sight(self._cluster, owner, self._change.set)
+        self._objects = Objects(self._cluster, self._sight, owner)
+        self._wide = Wide(self._objects, self._sight, owner, settings.agent)
+        self._claims = Claims(self._cluster, self._objects, owner)
+        folder = settings.home / "infra" / "kubernetes" / own
         self._kept = Kept(folder / "kept", settings.reader)
         self._kept.sweep()
         if settings.door is not None:
@@ -185,12 +193,13 @@ class Kubernetes:
                 raise self._no_agent(host, "it has not dialed in yet")
             async with asyncio.timeout(ATTACH_SECONDS):
                 await self._cluster.open()
-                stream = await self._cluster.exec(host.host, list(scripts.ATTACH_COMMAND))
+                stream = await self._pods.exec(host.host, scripts.ATTACH_COMMAND, BUSY_SECONDS)
                 return await self._introduced(host, stream)
         except TimeoutError as error:
             raise self._no_agent(host, f"not within {ATTACH_SECONDS:g} s") from error
         except Refused as error:
-            raise self._no_agent(host, error.text or error.reason) from error
+            hint = ASK_FOR_RIGHTS if error.status == FORBIDDEN else ""
+            raise self._no_agent(host, error.text or error.reason, hint) from error
 
     # --- what else it can do ---------------------------------------------------------------------
 
@@ -211,7 +220,11 @@ class Kubernetes:
             raise self._cluster.translated(error, "label pods") from error
 
     async def ensure_volume(self, volume: Volume) -> None:
-        """Make its claim, or see that it is there. Raises InputError, NotFound, InfraError."""
+        """Make its claim, or see that it is there; nothing in a context that is left alone and that
+        nobody means. Raises InputError, NotFound, InfraError.
+        """
+        if self._dormant and volume.spec.infra not in self._wakes_on:
+            return
         try:
             await self._wake()
             await self._claims.ensure(volume)
@@ -245,19 +258,20 @@ class Kubernetes:
 
     async def manifests(self, requests: Sequence[LeaseRequest], *, whole: bool) -> str:
         """What it would make, as `kubectl apply` takes it."""
-        agent = await asyncio.to_thread(self._settings.agent) if whole else b""
+        agent = await asyncio.to_thread(self._settings.agent) if whole else {}
         cards = offers.seen_cards(self._sight.known("nodes"))
-        settings = compose.PodSettings(self._settings.server, self._config, cards)
+        settings = compose.PodSettings(self._owner, self._config, cards, dial=self._dial())
         return export.manifests(self.name, requests, settings, agent)
 
     async def hosts(self) -> Sequence[HostView]:
         """The nodes of the cluster, with what is free and which leases of ours are there."""
-        if self._dormant:
-            return ()
+        return () if self._dormant else await self._hosts()
+
+    async def _hosts(self) -> Sequence[HostView]:
         nodes, mine = await self._sight.nodes(), await self._sight.mine("pods")
         if not nodes.current:
             return ()
-        found = await self.offers(Need())
+        found = await self.offers(Need(infra=self.name))
         holders: dict[str, list[LeaseId]] = {}
         for pod in mine.items.values():
             lease, node = marks.lease_of(pod), pod["spec"].get("nodeName", "")
@@ -278,16 +292,35 @@ class Kubernetes:
     async def check(self) -> Health:
         """Sign in and look at everything that is needed."""
         if self._dormant:
-            asleep = (("state", "not asked yet: `--infra " + self.name + "` asks it"),)
-            return Health(self.name, True, asleep)
+            asleep = f"not asked yet: `argosy infra check {self.name}` asks it"
+            return Health(self.name, True, (("state", asleep),))
+        return await self._check()
+
+    async def named_check(self, name: str) -> tuple[Health, Sequence[HostView]]:
+        """The check and the hosts, of a context that is left alone too: it stays so."""
+        if self._dormant and name not in self._wakes_on:
+            return await self.check(), ()
+        return await self._check(), await self._hosts()
+
+    async def _check(self) -> Health:
         await self._cluster.open()
         try:
             version = await self._cluster.get("/version")
+            nowhere = await no_namespace(self._cluster)
+            lacking = () if nowhere else await missing(self._cluster)
         except Refused as error:
-            raise self._cluster.translated(error, "say its version") from error
+            raise self._cluster.translated(error, "say its version and our rights") from error
         nodes, mine = await self._sight.nodes(), await self._sight.mine("pods")
         await mine.ready(FIRST_LIST_SECONDS)
         troubles = [one.trouble for one in (mine, nodes) if one.trouble is not None]
+        hints = [hint for one in troubles for hint in one.hints]
+        texts = [one.text for one in troubles] + [f"we may not {right}" for right in lacking]
+        hints += [ASK_FOR_RIGHTS] if lacking else []
+        if nowhere:
+            texts.insert(0, f"there is no namespace {self._cluster.namespace!r}")
+            hints.insert(0, MAKE_NAMESPACE.format(self._cluster.namespace))
+        dial = self._settings.door is not None
+        works = mine.current and not nowhere and not any(vital(one, dial=dial) for one in lacking)
         facts = (
             ("version", str(version.get("gitVersion", "?"))),
             ("namespace", self._cluster.namespace),
@@ -296,13 +329,7 @@ class Kubernetes:
             ("network", "isolated: every node has its pod's"),
             ("agents", self._how_attached()),
         )
-        return Health(
-            self.name,
-            mine.current,
-            facts,
-            tuple(one.text for one in troubles),
-            tuple(dict.fromkeys(hint for one in troubles for hint in one.hints)),
-        )
+        return Health(self.name, works, facts, tuple(texts), tuple(dict.fromkeys(hints)))
 
     def _how_attached(self) -> str:
         by_exec = f"{self._cluster.execs} streams of exec so far"
@@ -334,9 +361,10 @@ class Kubernetes:
         if self._config.autoscaling or not nodes.current:
             return
         empty = offers.offers(self.name, need, list(nodes.items.values()), (), self._config)
+        disk = f" and {need.disk_gib:g} GiB of disk" if need.disk_gib else ""
         if not any(fits(need, one.total) for one in empty):
             raise CapacityError(
-                f"no node of {self.name} is large enough for {need.describe()}",
+                f"no node of {self.name} is large enough for {need.describe()}{disk}",
                 code="kubernetes/too-large",
                 hint=f"`argosy infra check {self.name}` shows its nodes",
             )
@@ -347,9 +375,7 @@ class Kubernetes:
         if door is not None:
             certificate = await door.open()
             token = door.token(request.lease)
-            body = compose.dial_secret(
-                request, self._settings.server, anchor_uid, certificate, token
-            )
+            body = compose.dial_secret(request, self._owner, anchor_uid, certificate, token)
             await self._objects.ensure("secrets", body)
 
     def _living(self, lease: LeaseId) -> bool:
@@ -365,8 +391,11 @@ class Kubernetes:
             cards = offers.seen_cards((await self._sight.nodes()).items.values())
         known = self.balanced_addresses(request.group)
         balanced = tuple((one.name, known[one.task]) for one in request.balanced)
-        dial = self._settings.door.address if self._settings.door is not None else ""
-        return compose.PodSettings(self._settings.server, self._config, cards, balanced, dial)
+        return compose.PodSettings(self._owner, self._config, cards, balanced, self._dial())
+
+    def _dial(self) -> str:
+        """Where agents reach us; "": they are attached by exec."""
+        return self._settings.door.address if self._settings.door is not None else ""
 
     # --- attaching -------------------------------------------------------------------------------
 
@@ -386,11 +415,12 @@ class Kubernetes:
         await stream.close()
         raise self._no_agent(host, stream.said or "it ended at once")
 
-    def _no_agent(self, host: HostRef, why: str) -> Unreachable:
+    def _no_agent(self, host: HostRef, why: str, hint: str = "") -> Unreachable:
+        logs = f"`kubectl -n {self._cluster.namespace} logs {host.host}` shows what it says"
         return Unreachable(
             f"the agent in pod {host.host} cannot be attached: {why}",
             code="kubernetes/no-agent",
-            hint=f"`kubectl -n {self._cluster.namespace} logs {host.host}` shows what it says",
+            hint=hint or logs,
             retry=1.0,
         )
 

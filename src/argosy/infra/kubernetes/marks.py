@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from argosy.model.action import LeaseRequest
-from argosy.model.ids import GroupId, LeaseId, ServerId, TaskName, dns_label, group_lease
+from argosy.model.ids import GroupId, InfraName, LeaseId, ServerId, TaskName, dns_label, group_lease
 
 PREFIX: Final = "argosy.dev/"
 SERVER: Final = f"{PREFIX}server"
+CONTEXT: Final = f"{PREFIX}context"  # of the server: two of its contexts may be one namespace
 GROUP: Final = f"{PREFIX}group"
 LEASE: Final = f"{PREFIX}lease"
 TASK: Final = f"{PREFIX}task"
 NODE: Final = f"{PREFIX}node"
 LIVE: Final = f"{PREFIX}live"  # what the service selects; taken away when a lease is released
+OF_A_GROUP: Final = (SERVER, CONTEXT, GROUP)  # what tells whose it is
 GROUP_NAME: Final = f"{PREFIX}group-name"  # an annotation: a name may hold signs no label may
 BALANCED: Final = f"{PREFIX}balanced-task"  # an annotation of a service: the task it balances
 HEALTHY: Final = f"{PREFIX}healthy"  # what the services of balanced tasks select
@@ -32,15 +35,40 @@ POD_NAME: Final = re.compile(r"argosy-(g[0-9a-f]+-[0-9a-f]+-[0-9a-f]+)-.*")
 Json = dict[str, Any]
 
 
-def group_labels(server: ServerId, group: GroupId) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose things they are: a server's, in one of its contexts. What another context shows in the
+    same namespace is not this one's to judge or to end.
+    """
+
+    server: ServerId
+    context: str  # `digest` of the infra's name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The mark on everything."""
+        return {SERVER: self.server, CONTEXT: self.context}
+
+    @property
+    def selector(self) -> str:
+        """What finds all that bears it."""
+        return ",".join(f"{key}={value}" for key, value in self.labels.items())
+
+
+def digest(infra: InfraName) -> str:
+    """The name of an infra as a label or a folder may have it: a context's may hold any sign."""
+    return hashlib.sha256(infra.encode()).hexdigest()[:16]
+
+
+def group_labels(owner: Owner, group: GroupId) -> dict[str, str]:
     """The mark on what is group-wide: it bears the group's lease 0."""
-    return {SERVER: server, GROUP: group, LEASE: group_lease(group)}
+    return {**owner.labels, GROUP: group, LEASE: group_lease(group)}
 
 
-def pod_labels(server: ServerId, request: LeaseRequest) -> dict[str, str]:
+def pod_labels(owner: Owner, request: LeaseRequest) -> dict[str, str]:
     """The mark on a pod."""
     return {
-        SERVER: server,
+        **owner.labels,
         GROUP: request.group,
         LEASE: request.lease,
         TASK: task_label(request.node.task),

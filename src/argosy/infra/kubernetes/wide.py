@@ -15,7 +15,7 @@ from argosy.infra.kubernetes.cluster.sight import Sight
 from argosy.infra.kubernetes.manifests import compose
 from argosy.infra.kubernetes.manifests.volumes import mounted
 from argosy.model.action import LeaseRequest
-from argosy.model.ids import GroupId, ServerId, TaskName
+from argosy.model.ids import GroupId, TaskName
 
 CLAIMS = "persistentvolumeclaims"
 
@@ -29,12 +29,13 @@ class _State:
 
 
 class Wide:
-    """What is group-wide of all groups. `agent` gives the packed agent, and blocks."""
+    """What is group-wide of all groups. `agent` gives the agent's files, and blocks."""
 
     def __init__(
-        self, objects: Objects, sight: Sight, server: ServerId, agent: Callable[[], bytes]
-    ) -> None:
-        self._objects, self._sight, self._server, self._agent = objects, sight, server, agent
+        self, objects: Objects, sight: Sight, owner: marks.Owner,
+        agent: Callable[[], Mapping[str, bytes]],
+    ) -> None:  # fmt: skip
+        self._objects, self._sight, self._owner, self._agent = objects, sight, owner, agent
         self._states: dict[GroupId, _State] = {}
 
     async def ensure(self, request: LeaseRequest) -> str:
@@ -42,13 +43,13 @@ class Wide:
         state = self._states.setdefault(request.group, _State())
         async with state.lock:
             state.uid = state.uid or await self._made(request)
-        claims = mounted(request, self._server, state.uid).claims
+        claims = mounted(request, self._owner, state.uid).claims
         await asyncio.gather(*(self._objects.ensure(CLAIMS, one) for one in claims))
         return state.uid
 
     async def _made(self, request: LeaseRequest) -> str:
         """Make the anchor and what every pod needs; the anchor's uid."""
-        group = (request.group, request.group_name, self._server)
+        group = (request.group, request.group_name, self._owner)
         anchor = await self._objects.ensure("configmaps", compose.anchor(*group))
         (await self._sight.mine("configmaps")).put(anchor)
         uid: str = anchor["metadata"]["uid"]

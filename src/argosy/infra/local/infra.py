@@ -30,7 +30,7 @@ from argosy.infra.local import processes, volumes
 from argosy.infra.local.agent import Launch, LocalAgent, SocketStream, clean_environment
 from argosy.infra.local.cards import BookLocked, CardBook
 from argosy.infra.local.hosts import LocalHost
-from argosy.infra.local.leases import Held, LeaseFiles
+from argosy.infra.local.leases import Held, LeaseFiles, translated
 from argosy.infra.local.logs import log_end
 from argosy.infra.local.shares import Shares, words
 from argosy.infra.local.trial import network_found
@@ -165,6 +165,8 @@ class Local:
                 found = await asyncio.to_thread(self._shares.take, requests, self._broken)
             except ArgosyError as error:
                 found = [error] * len(asked)
+            except OSError as error:
+                found = [translated(error, self._pool.folder)] * len(asked)
             except BaseException:
                 for _, answer in asked:
                     answer.cancel()

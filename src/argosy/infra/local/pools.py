@@ -27,6 +27,8 @@ from argosy.infra.local.hosts import Cards, LocalHost
 
 HOSTS_MAX: Final = 1000  # of one pool
 CARDS_MAX: Final = 64  # of one host
+NUMBER_MAX: Final = 1e9
+COUNT: Final = re.compile(r"[0-9]{1,4}")
 DEFAULT_CPUS: Final = 4.0
 DEFAULT_MEMORY_GIB: Final = 16.0
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -59,7 +61,9 @@ SCHEMA: Final[Mapping[str, Any]] = {
             "type": "object",
             "description": "Pools of virtual hosts: `--infra local/NAME`.",
             "propertyNames": {"pattern": f"^{NAME.pattern}$"},
-            "additionalProperties": {"anyOf": [HOSTS, {"type": "array", "items": HOSTS}]},
+            "additionalProperties": {
+                "anyOf": [HOSTS, {"type": "array", "items": HOSTS, "minItems": 1}]
+            },
         }
     },
 }
@@ -125,8 +129,11 @@ class _Pools(Reading):
             hosts: list[LocalHost] = []
             for group in groups:
                 hosts += self.group(group, name, len(hosts))
+            if not groups:
+                self.wrong(value, f"pool `{name}` has no hosts", hint="write `{hosts: 2}`")
             if len(hosts) > HOSTS_MAX:
-                self.wrong(value, f"a pool has {HOSTS_MAX} hosts at most")
+                text = f"a pool has {HOSTS_MAX} hosts at most"
+                self.wrong(value, text, hint="make another pool of the rest")
             found.append(PoolConfig(name, tuple(hosts[:HOSTS_MAX])))
         return tuple(found)
 
@@ -165,10 +172,11 @@ class _Pools(Reading):
             found = float(str(node.value))
         except ValueError:
             found = -1.0
-        below = found < 0 or (found == 0 and not zero)
-        if below or found > 1e9 or (whole and found != int(found)) or found != found:
+        within = 0.0 <= found <= NUMBER_MAX and (found > 0.0 or zero)  # what is NaN is not
+        if not within or (whole and found != int(found)):
             kind = "whole number" if whole else "number"
-            self.wrong(node, f"`{name}` must be a {kind} {'from 0 on' if zero else 'above 0'}")
+            text = f"`{name}` must be a {kind} {'from 0 on' if zero else 'above 0'}"
+            self.wrong(node, text, hint=f"write it in digits: `{name}: 2`")
             return default
         return found
 
@@ -177,10 +185,11 @@ class _Pools(Reading):
         if node is None:
             return default
         match = MEMORY.fullmatch(str(node.value).strip())
-        if match is None or not float(match[1]):
+        found = float(match[1]) * UNITS[match[2].upper()] if match else 0.0
+        if not 0.0 < found <= NUMBER_MAX:
             self.wrong(node, "memory must be an amount above 0", hint="`32`, `32GB` or `1500MB`")
             return default
-        return float(match[1]) * UNITS[match[2].upper()]
+        return found
 
     def cards(self, node: yaml.Node | None, memory: float) -> tuple[Cards, ...]:
         """`H100`, `H100:8`, or `{H100: 8, L4: 2}`; indices are counted through."""
@@ -196,7 +205,7 @@ class _Pools(Reading):
         found, first = [], 0
         for name, text in pairs:
             number = text or "1"
-            count = int(number) if number.isdigit() else 0
+            count = int(number) if COUNT.fullmatch(number) else 0
             if not name or not 0 < count <= CARDS_MAX:
                 assert node is not None
                 words = f"`{name}:{text}` is no number of cards from 1 to {CARDS_MAX}"

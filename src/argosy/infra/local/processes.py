@@ -115,13 +115,16 @@ def _claimed(home: Path) -> Iterator[int]:
     """Wrappers and programs that live, from the claims of all attempts (docs/agent-protocol.md)."""
     for claim in home.glob("attempts/**/claim"):
         try:
-            lines = claim.read_bytes().splitlines()[1:3]
+            lines = claim.read_bytes().splitlines()[2:4]
         except OSError:
             continue
         for line in lines:
             words = line.rpartition(b")")[2].split()
-            pid = int(line.split(b" ", 1)[0])
-            if len(words) > 19 and started(pid) == int(words[19]):
+            try:
+                pid, since = int(line.split(b" ", 1)[0]), int(words[19])
+            except (ValueError, IndexError):  # it is just being written
+                continue
+            if started(pid) == since:
                 yield pid
 
 

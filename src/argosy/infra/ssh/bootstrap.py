@@ -1,8 +1,9 @@
 """The scripts that make a host ready: Python found, the agent there by its hash, its desk open.
 
 One script does it all in one round trip where the agent is there already; else it asks for the
-agent's bytes in between. Before its first word a script writes a mark: what a login shell's start
-files print comes before that, and is passed over.
+agent's bytes in between: for its code, where the Python there runs code that ours has compiled.
+Before its first word a script writes a mark: what a login shell's start files print comes before
+that, and is passed over.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from argosy.infra import pack
+from argosy.infra.interpreter import find
+from argosy.infra.lean import mark
+
 MARK: Final = "argosy:here"
 ATTACHED: Final = "argosy:attached"
+CODE: Final = "code"  # behind `need`
+NOT_THERE: Final = 3  # exit status of `attach` where somebody has taken the agent away
 NOISE_MAX: Final = 1 << 20  # bytes of start files that are passed over
-PYTHONS: Final = "python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python"
 
 # Reads the agent from standard input, not one byte more, and puts it in place when it is whole.
 RECEIVE: Final = """
@@ -43,20 +49,36 @@ os.rename(fresh, path)
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The packed agent, as it travels."""
+    """One form of the packed agent, as it travels."""
 
     name: str  # holds the hash of its contents
     body: bytes
+    digest: str  # of its bytes, as the host checks it
 
     @classmethod
     def of(cls, path: Path) -> Agent:
         """The one in that file. Blocks."""
-        return cls(path.name, path.read_bytes())
+        body = path.read_bytes()
+        return cls(path.name, body, hashlib.sha256(body).hexdigest())
 
-    @property
-    def digest(self) -> str:
-        """Of its bytes, as the host checks it."""
-        return hashlib.sha256(self.body).hexdigest()
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """Both forms: sources for any Python, and code for those with that mark."""
+
+    sources: Agent
+    code: Agent
+    mark: str
+
+    @classmethod
+    def packed(cls, folder: Path) -> Agents:
+        """As this Argosy has them, made in `folder`. Blocks."""
+        code = Agent.of(pack.travelling_agent(folder))
+        return cls(Agent.of(pack.packed_agent(folder)), code, mark())
+
+    def asked(self, form: str) -> Agent:
+        """The one that a host needs, by the word behind `need`."""
+        return self.code if form == CODE else self.sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +102,33 @@ class Ready:
 
     def attach(self) -> str:
         """The script that joins its pipes to the agent; ATTACHED is its first word."""
-        words = [self.python, "-I", "-S", self.agent, "attach", "--home", self.home]
-        return f"exec {shlex.join([*words, '--say', ATTACHED])}\n"
+        words = [self.python, "-I", "-S", "-c", pack.relay(), self.home, ATTACHED]
+        there = f"[ -f {shlex.quote(self.agent)} ] || exit {NOT_THERE}"
+        return f"{there}\nexec {shlex.join(words)}\n"
 
 
-def opening(agent: Agent, place: Place) -> str:
+def opening(agents: Agents, place: Place) -> str:
     """The script that makes a host ready and becomes the desk (agent/leases/desk.py).
 
-    It writes MARK, then one of `none OLD`, `failed TEXT`, `need` (then it reads the agent and goes
-    on), and last `have PYTHON\\tAGENT`, after which the desk speaks.
+    It writes MARK, then one of `none OLD`, `failed TEXT`, `need FORM` (then it reads that form of
+    the agent and goes on), and last `have PYTHON\\tAGENT`, after which the desk speaks.
     """
     options = f"--server-id {shlex.quote(place.server)} --idle-exit {place.idle_exit:g}"
     options += f" --address {place.address}" if place.address else ""
+    sources, code = agents.sources, agents.code
     return f"""echo {MARK}
-p= old=
-for n in {PYTHONS}; do
-  c=$(command -v "$n" 2>/dev/null) || continue
-  v=$("$c" -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2]); \
-sys.exit(sys.version_info < (3, 8))' 2>/dev/null) && p=$c && break
-  old="${{v:+Python $v}}"
-done
-if [ -z "$p" ]; then echo "none $old"; exit 0; fi
+{find()}if [ -z "$p" ]; then echo "none ${{old:+Python $old}}"; exit 0; fi
 d={shlex.quote(place.folder)}
 case $d in "~/"*) d=$HOME/${{d#??}};; esac
 (umask 077; mkdir -p "$d/bin" "$d/"{shlex.quote(place.home)}) 2>/dev/null || {{
   echo "failed $d cannot be made, or written"; exit 0; }}
-a=$d/bin/{agent.name}
+a=$d/bin/{sources.name} f= s="{len(sources.body)} {sources.digest}"
+if [ ! -f "$a" ] && [ "$m" = {agents.mark} ]; then
+  a=$d/bin/{code.name} f={CODE} s="{len(code.body)} {code.digest}"
+fi
 if [ ! -f "$a" ]; then
-  echo need
-  e=$("$p" -I -S -c {shlex.quote(RECEIVE)} "$a" {len(agent.body)} {agent.digest} 2>&1) || {{
+  echo "need $f"
+  e=$("$p" -I -S -c {shlex.quote(RECEIVE)} "$a" $s 2>&1) || {{
     echo "failed the agent cannot be put there: $e" | tr '\\n' ' '; echo; exit 0; }}
 fi
 printf 'have %s\\t%s\\n' "$p" "$a"

@@ -19,6 +19,7 @@ SkyPilot's `~/.sky/ssh_node_pools.yaml` is read too; a pool of the same name her
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -176,6 +177,10 @@ def parse_pools(
 
 
 def _pool(reading: Reading, name: str, node: yaml.Node, *, sky: bool) -> PoolConfig:
+    if isinstance(node, yaml.SequenceNode):
+        hint = f"write `{name}: {{hosts: [gpu-1, gpu-2]}}`"
+        reading.wrong(node, f"pool `{name}` must be a map", "not-a-map", hint)
+        return PoolConfig(name, ())
     # What else SkyPilot's file may hold is for SkyPilot to check.
     given = reading.entries(node, f"pool `{name}`", () if sky else POOL_KEYS)
     values = {key: value for key, (_, value) in given.items()}
@@ -204,7 +209,8 @@ def _hosts(
         reading.wrong(node or pool, "a pool needs `hosts`, a list", "no-hosts", hint)
         return ()
     if len(node.value) > HOSTS_MAX:
-        reading.wrong(node, f"a pool has {HOSTS_MAX} hosts at most")
+        hint = "make another pool of the rest"
+        reading.wrong(node, f"a pool has {HOSTS_MAX} hosts at most", hint=hint)
     found: dict[str, HostConfig] = {}
     for one in node.value[:HOSTS_MAX]:
         host = _host(reading, one, like, key)
@@ -223,13 +229,15 @@ def _host(reading: Reading, node: yaml.Node, like: HostConfig, key: str) -> Host
     if isinstance(node, yaml.MappingNode):
         values = {name: value for name, (_, value) in reading.entries(node, "a host", keys).items()}
         if key not in values:
-            reading.wrong(node, f"a host needs `{key}`", "no-host")
+            hint = f"write `{{{key}: gpu-1}}`: a name or an address, as `ssh` takes it"
+            reading.wrong(node, f"a host needs `{key}`", "no-host", hint)
             return None
     user, _, host = reading.word(values.get(key, node), key).rpartition("@")
     name = reading.word(values["name"], "name") if "name" in values else host
     for text in (host, name):
         if text and not HOST_NAME.fullmatch(text):
-            reading.wrong(node, f"`{text}` is no name of a host")
+            hint = "a name or an address, as `ssh` takes it"
+            reading.wrong(node, f"`{text}` is no name of a host", hint=hint)
             return None
     if not host or not name:
         return None
@@ -259,16 +267,16 @@ def _address(reading: Reading, node: yaml.Node | None) -> str:
 
 def _port(reading: Reading, node: yaml.Node | None) -> int:
     text = str(node.value) if node is not None else "0"
-    number = int(text) if text.isdecimal() else -1
+    number = int(text) if text.isdecimal() and len(text) < 6 else -1
     if node is not None and not 0 < number < 65536:
-        reading.wrong(node, "`port` must be a number from 1 to 65535")
+        reading.wrong(node, "`port` must be a number from 1 to 65535", hint="write `port: 2222`")
         return 0
     return number
 
 
 def _identity(reading: Reading, node: yaml.Node | None) -> str:
     text = reading.path(node, "identity_file") if node is not None else ""
-    return str(Path(text).expanduser()) if text else ""
+    return os.path.expanduser(text) if text else ""
 
 
 def _seconds(reading: Reading, node: yaml.Node | None) -> float:

@@ -8,6 +8,7 @@ the user's login shell sees there is the same short one for all shells, and hold
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import stat
@@ -59,7 +60,12 @@ class Connection:
                 await self._open()
         body = script.encode()
         stream = await self._child("no", f"exec sh -c '{_reader(len(body))}'")
-        await stream.write(body)
+        try:
+            await stream.write(body)
+        except BaseException:
+            self._doubted = True  # whoever asks next hears why
+            await stream.close()
+            raise
         return stream
 
     def failed(self, said: str) -> ArgosyError:
@@ -79,8 +85,9 @@ class Connection:
             stderr=asyncio.subprocess.DEVNULL,
         )
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await child.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await child.wait()
         finally:
             if child.returncode is None:
                 child.kill()
@@ -118,8 +125,10 @@ class Connection:
                 limit=READ_AHEAD,
                 start_new_session=True,  # a Ctrl-C at the terminal is not for it
             )
-        except OSError as error:
+        except BaseException as error:
             os.close(said)
+            if not isinstance(error, OSError):
+                raise
             raise AccessError(
                 f"`ssh` cannot be started: {error.strerror}",
                 code="ssh/no-ssh",
@@ -128,7 +137,8 @@ class Connection:
         return PipeStream(child, said)
 
     def _command(self, master: str, *more: str) -> list[str]:
-        options = {**OPTIONS, "ControlMaster": master, "ControlPath": str(self._socket)}
+        path = str(self._socket).replace("%", "%%")  # a blank ends a value that is not quoted
+        options = {**OPTIONS, "ControlMaster": master, "ControlPath": f'"{path}"'}
         if self.host.accept_new:
             options["StrictHostKeyChecking"] = "accept-new"
         words = ["ssh", "-T", *more]

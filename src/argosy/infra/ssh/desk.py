@@ -1,7 +1,7 @@
 """Speaks with the desk on a host (agent/leases/desk.py): one request, one answer, over one stream.
 
 A question that is not answered in time leaves the stream open: a link that was cut for a moment
-goes on where it stopped. Meanwhile `stalled` says so, and nobody has to wait once more.
+goes on where it stopped.
 """
 
 from __future__ import annotations

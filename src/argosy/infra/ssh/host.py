@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any, Final
 
 from argosy.errors import ArgosyError, InfraError, Unreachable
-from argosy.infra.ssh.bootstrap import ATTACHED, MARK, NOISE_MAX, Agent, Place, Ready, opening
+from argosy.infra.ssh.bootstrap import ATTACHED, MARK, NOISE_MAX, Agents, Place, Ready, opening
 from argosy.infra.ssh.config import HostConfig
 from argosy.infra.ssh.connection import Connection
 from argosy.infra.ssh.desk import Desk
-from argosy.infra.ssh.failures import EXIT_SSH, not_python
+from argosy.infra.ssh.failures import EXIT_SSH, not_python, other_agent
 from argosy.infra.ssh.stream import PipeStream
+from argosy.model.ids import LeaseId
 
 LOG: Final = logging.getLogger("argosy.infra.ssh")
 OPEN_SECONDS: Final = 60.0  # until a host is ready, an upload over a slow way included
@@ -29,16 +30,19 @@ PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 15.0)  # after failures in a row, then the
 
 
 class SshHost:
-    """A host of a pool. `changed` is called when a look would differ from the last one."""
+    """A host of a pool. `changed` is called when a look would differ from the last one; `asked`
+    says which leases were asked of the host, and blocks.
+    """
 
     def __init__(
-        self, host: HostConfig, place: Place, agent: Callable[[], Agent], home: Path,
-        changed: Callable[[], None],
+        self, host: HostConfig, place: Place, agent: Callable[[], Agents], home: Path,
+        *, changed: Callable[[], None], asked: Callable[[], Set[LeaseId]],
     ) -> None:  # fmt: skip
         self.config, self.name = host, host.name
         self.facts: dict[str, Any] = {}  # as it said when it was reached last; {}: never
         self.trouble: ArgosyError | None = None  # why it was not reached the last time
-        self._place, self._agent, self._changed = place, agent, changed
+        self._place, self._agent = place, agent
+        self._changed, self._asked = changed, asked
         self._connection = Connection(host, home)
         self._desk: Desk | None = None
         self._ready: Ready | None = None
@@ -101,28 +105,46 @@ class SshHost:
 
     async def _opened(self) -> Desk:
         """Make it ready, and open its desk."""
-        agent = await asyncio.to_thread(self._agent)
+        agents = await asyncio.to_thread(self._agent)
         async with asyncio.timeout(OPEN_SECONDS):
             if self._desk is not None:
                 await self._put_away(self._desk)
-            stream = await self._connection.stream(opening(agent, self._place))
+            stream = await self._connection.stream(opening(agents, self._place))
             try:
-                python, path = await self._introduced(stream, agent)
+                python, path = await self._introduced(stream, agents)
                 hello = json.loads(await self._line(stream))
             except BaseException:
                 await stream.close()
                 raise
+            desk = Desk(self.name, stream, hello, self._changed)
+            try:
+                await self._see_all_is_here(desk)
+            except BaseException:
+                await desk.close()
+                raise
         self.facts = hello["facts"]
         self._ready = Ready(python, path, hello["home"])
-        return Desk(self.name, stream, hello, self._changed)
+        return desk
+
+    async def _see_all_is_here(self, desk: Desk) -> None:
+        """What was asked of the host, and is there, belongs to this agent. Raises AccessError: for
+        another one its leases would seem to be gone, and be begun again beside what runs.
+        """
+        asked = await asyncio.to_thread(self._asked)
+        if asked:
+            look = await desk.ask("look")
+            if (asked & set(look["holders"])) - look["leases"].keys():
+                raise other_agent(self.config)
 
     async def _put_away(self, desk: Desk) -> None:
         """A desk that has ended: what it said decides whether its connection is good still."""
         self._desk = None
-        code, said = await desk.ended()
-        if code == EXIT_SSH:
-            self._connection.failed(said)
-        await desk.close()
+        try:
+            code, said = await desk.ended()
+            if code == EXIT_SSH:
+                self._connection.failed(said)
+        finally:
+            await desk.close()
 
     def _settle(self, task: asyncio.Task[Desk]) -> None:
         """Keep what came of the opening, whoever asked for it."""
@@ -133,11 +155,12 @@ class SshHost:
         if error is None:
             self._desk, self.trouble, self._failures = task.result(), None, 0
         else:
-            self.trouble = self._translated(error)
+            before, self.trouble = self.trouble, self._translated(error)
             pause = PAUSES[min(self._failures, len(PAUSES) - 1)]
             self._again_at = asyncio.get_running_loop().time() + pause
             self._failures += 1
-            LOG.warning("%s: %s", self.name, self.trouble.text)
+            if before is None or before.text != self.trouble.text:  # it may go on for days
+                LOG.warning("%s: %s", self.name, self.trouble.text)
         self._changed()
 
     def _translated(self, error: BaseException) -> ArgosyError:
@@ -146,14 +169,14 @@ class SshHost:
         text = str(error) or "no answer in time"
         return Unreachable(f"{self.name}: {text}", code="ssh/no-answer", retry=PAUSES[0])
 
-    async def _introduced(self, stream: PipeStream, agent: Agent) -> tuple[str, str]:
+    async def _introduced(self, stream: PipeStream, agents: Agents) -> tuple[str, str]:
         """(python, agent) on the host, once the script has done its part."""
         await self._until(stream, MARK)
         while True:
             word, _, rest = (await self._line(stream)).partition(" ")
             match word:
                 case "need":
-                    await stream.write(agent.body)
+                    await stream.write(agents.asked(rest).body)
                 case "have":
                     python, _, path = rest.partition("\t")
                     return python, path
@@ -200,7 +223,8 @@ class SshHost:
 
     async def _attached(self) -> PipeStream | None:
         """A stream to its agent; None when none runs."""
-        assert self._ready is not None
+        if self._ready is None:
+            raise self._no_agent("it has to be made ready anew")
         stream = await self._connection.stream(self._ready.attach())
         try:
             noise = 0
@@ -219,8 +243,14 @@ class SshHost:
             return None
         if code == EXIT_SSH:
             raise self._connection.failed(said)
-        self._ready = None  # somebody may have taken the agent or its Python away
+        await self._begin_anew()  # somebody may have taken the agent or its Python away
         raise self._no_agent(said.strip()[-300:] or f"exit code {code}")
+
+    async def _begin_anew(self) -> None:
+        """What was found there holds no more: whoever asks next makes the host ready again."""
+        self._ready = None
+        if self._desk is not None:
+            await self._desk.close()
 
     def _no_agent(self, why: str, code: str = "agent/does-not-start") -> Unreachable:
         return Unreachable(

@@ -1,13 +1,15 @@
 """One pool of SSH hosts: the five verbs, and what can be asked of it beside them.
 
 What is leased stands on the hosts (agent/leases/book.py). A host that does not answer is no
-evidence of anything: what was seen there last is shown as it was, and marked as not seen. A lease
-is gone when its host answers with another boot id.
+evidence of anything: what was seen there last is shown as it was, and marked as not seen. So is
+what was asked of a host that is in the pool no more. A lease is gone when its host answers with
+another boot id.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 from argosy.errors import ArgosyError, CapacityError, NotFound, Unreachable
 from argosy.infra.api import Health, HostRef, HostView
-from argosy.infra.ssh.bootstrap import Agent, Place
+from argosy.infra.ssh.bootstrap import Agents, Place
 from argosy.infra.ssh.cards import capacity, indices_by_card, taken
 from argosy.infra.ssh.config import PoolConfig
 from argosy.infra.ssh.failures import as_refusal
@@ -43,7 +45,7 @@ class Settings:
     home: Path  # $ARGOSY_HOME
     server: ServerId
     now: Callable[[], float]
-    agent: Callable[[], Agent]  # blocks
+    agent: Callable[[], Agents]  # blocks
     idle_exit: float = IDLE_EXIT
 
 
@@ -81,7 +83,8 @@ class Ssh:
                 ),
                 settings.agent,
                 settings.home,
-                self._change.set,
+                changed=self._change.set,
+                asked=functools.partial(self._ledger.of, host.name),
             )
             for host in pool.hosts
         }
@@ -136,32 +139,48 @@ class Ssh:
         """Tell every host that may have it to end it; returns once they know. Raises Unreachable
         for a host that cannot be told: it has to be asked for again.
         """
-        found = [host for host in self._hosts.values() if await self._may_have(host, lease)]
+        noted = await asyncio.to_thread(self._ledger.hosts_of, lease)
+        found = [
+            host
+            for name, host in self._hosts.items()
+            if name in noted or lease in self._seen.get(name, {})
+        ]
         answers = await asyncio.gather(
             *(self._release_on(host, lease) for host in found), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
+        for name in noted - self._hosts.keys():
+            raise self._no_host(name)
 
     async def sightings(self) -> Look:
         """Everything on the hosts that answer; of the others, what was seen there last."""
         began = self._now()
-        sights = await asyncio.gather(*(self._sight(host) for host in self._hosts.values()))
+        asked = await asyncio.to_thread(self._ledger.by_host)
+        sights = await asyncio.gather(
+            *(self._sight(host, asked.pop(name, frozenset())) for name, host in self._hosts.items())
+        )
         leases = {one.lease: one for sight in sights for one in sight.leases}
-        blind = frozenset().union(*(sight.blind for sight in sights))
+        blind = frozenset().union(*(sight.blind for sight in sights), *asked.values())
         return Look(self.name, began, tuple(leases.values()), blind)
 
     async def attach(self, host: HostRef) -> PipeStream:
         """A stream to the agent of the host, which is started if need be. Raises Unreachable."""
         known = self._hosts.get(host.host)
         if known is None:
-            raise Unreachable(
-                f"{self.name} has no host {host.host!r}",
-                code="ssh/no-such-host",
-                hint="`argosy infra check` lists its hosts",
-            )
+            raise self._no_host(host.host)
         return await known.attach()
+
+    def _no_host(self, host: str, more: str = "") -> Unreachable:
+        return Unreachable(
+            f"{self.name} has no host {host!r}{more}",
+            code="ssh/no-such-host",
+            hint=(
+                "`argosy infra check` lists its hosts: put it back into the pool",
+                f"or, when it is gone for ever, `argosy infra lost {host}`",
+            ),
+        )
 
     # --- what else it can do ---------------------------------------------------------------------
 
@@ -199,20 +218,24 @@ class Ssh:
         """Which hosts can be used, and what the others lack."""
         answers = await self._ask_all("look", seconds=ACQUIRE_SECONDS)
         errors = [answer for answer in answers.values() if isinstance(answer, ArgosyError)]
+        works = len(errors) < len(answers)
+        asked = await asyncio.to_thread(self._ledger.by_host)
+        beside = sorted(asked.keys() - self._hosts.keys())
+        errors += [self._no_host(name, " any more; it may have nodes yet") for name in beside]
         pythons = sorted({str(host.facts["python"]) for host in answers if host.facts})
         looks = [answer for answer in answers.values() if isinstance(answer, dict)]
         networks = sorted({str(one.get("network") or "not tried yet") for one in looks})
+        one_host = f"{' or '.join(networks)} on one host, " if networks else ""
         facts = [
-            ("hosts", f"{len(answers) - len(errors)} of {len(answers)} answer"),
-            ("python", ", ".join(pythons)),
-            ("network", f"{' or '.join(networks) or 'unknown'} on one host, host on several"),
+            ("hosts", f"{len(looks)} of {len(answers)} answer"),
+            *((("python", ", ".join(pythons)),) if pythons else ()),
+            ("network", f"{one_host}host on several"),
         ]
         problems = [error.text for error in errors]
         hints = [hint for error in errors for hint in error.hints]
         if self.fence_after:
             fence = f"{self.fence_after:g} s after the last acknowledged heartbeat"
             facts.append(("fence", f"a host ends what runs there {fence}"))
-        works = len(errors) < len(answers)
         return Health(self.name, works, tuple(facts), tuple(problems), tuple(dict.fromkeys(hints)))
 
     async def ensure_volume(self, volume: Volume) -> None:
@@ -229,10 +252,17 @@ class Ssh:
         """Have the host where its bytes are remove them, if they are ours. Raises Unreachable,
         InfraError.
         """
+        if volume.infra != self.name or not volume.spec.ours:
+            return
         host = self._hosts.get(volume.host)
-        if host is not None and volume.infra == self.name and volume.spec.ours:
-            desk = await host.desk(ACQUIRE_SECONDS)
-            await desk.ask("remove-volume", volume=volume.id, seconds=VOLUME_SECONDS)
+        if host is None:
+            raise Unreachable(
+                f"{volume.host}, where its bytes are, is no host of {self.name} any more",
+                code="ssh/no-such-host",
+                hint="put the host back into the pool, and delete it again",
+            )
+        desk = await host.desk(ACQUIRE_SECONDS)
+        await desk.ask("remove-volume", volume=volume.id, seconds=VOLUME_SECONDS)
 
     async def volumes(self) -> Sequence[str]:
         """The ids of all whose bytes are on a host that answers."""
@@ -260,9 +290,8 @@ class Ssh:
         hosts = tuple(self._hosts.values())
         return dict(zip(hosts, await asyncio.gather(*map(one, hosts)), strict=True))
 
-    async def _sight(self, host: SshHost) -> _Sight:
-        """What one host shows, or showed when it was seen last."""
-        asked = await asyncio.to_thread(self._ledger.of, host.name)
+    async def _sight(self, host: SshHost, asked: frozenset[LeaseId]) -> _Sight:
+        """What one host shows, of which that was asked, or showed when it was seen last."""
         before = self._seen.get(host.name, {})
         try:
             desk = await host.desk(LOOK_SECONDS)
@@ -272,6 +301,8 @@ class Ssh:
             return _Sight(known, asked | before.keys())
         seen = {one.lease: one for one in self._as_seen(host.name, answer)}
         self._seen[host.name] = seen
+        for lease in before.keys() - seen.keys() - self._asking:
+            self._indices.pop(lease, None)
         for lease in asked - seen.keys() - self._asking:
             # Noted, asked for and not there: refused, or ended while nobody looked.
             await asyncio.to_thread(self._ledger.strike, host.name, lease)
@@ -293,11 +324,6 @@ class Ssh:
         return found
 
     # --- releasing -------------------------------------------------------------------------------
-
-    async def _may_have(self, host: SshHost, lease: LeaseId) -> bool:
-        if lease in self._seen.get(host.name, {}):
-            return True
-        return lease in await asyncio.to_thread(self._ledger.of, host.name)
 
     async def _release_on(self, host: SshHost, lease: LeaseId) -> None:
         desk = await host.desk(LOOK_SECONDS)

@@ -43,5 +43,17 @@ class Ledger:
         """What was asked of a host."""
         try:
             return frozenset(LeaseId(path.name) for path in (self.folder / host).iterdir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return frozenset()
+
+    def by_host(self) -> dict[str, frozenset[LeaseId]]:
+        """What was asked of each host of which something was, be it in the pool still or not."""
+        try:
+            names = [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return {}
+        return {name: found for name in names if (found := self.of(name))}
+
+    def hosts_of(self, lease: LeaseId) -> frozenset[str]:
+        """The hosts that a lease was asked of."""
+        return frozenset(path.parent.name for path in self.folder.glob(f"*/{lease}"))

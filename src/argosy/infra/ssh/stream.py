@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from asyncio.subprocess import Process
 from typing import Final
@@ -42,10 +43,10 @@ class PipeStream(Lines):
         self._closed = True
         self._writer.close()
         try:
-            async with asyncio.timeout(END_SECONDS):
-                if self._process.returncode is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
                     self._signal(kill=False)
-                await self._process.wait()
+                    await self._process.wait()
         finally:
             self._signal(kill=True)
             os.close(self._said)

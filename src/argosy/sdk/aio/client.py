@@ -20,6 +20,7 @@ from argosy.sdk.requests import (
     Request,
     ServerView,
     VolumeChange,
+    VolumeEnd,
 )
 from argosy.sdk.wire import CALL_TIMEOUT, NoServer
 from argosy.views.shapes import Explanation, GroupRow, Overview, PlanView
@@ -127,9 +128,9 @@ class Client:
         """Break something on purpose: `kill`, `freeze`, `thaw`, `lose-host`, ..."""
         await self._call(requests.chaos(ref, what, task, index))
 
-    async def infras(self) -> list[dict[str, Any]]:
-        """What each infra can do here, as the API says it."""
-        return await self._call(requests.infras())
+    async def infras(self, name: str = "") -> list[dict[str, Any]]:
+        """What each infra can do here, as the API says it; `name`: those that it means."""
+        return await self._call(requests.infras(name))
 
     async def hosts(self) -> list[dict[str, Any]]:
         """Every infra with its hosts, what is free on them and who holds the rest."""
@@ -171,9 +172,12 @@ class Client:
         """Make one volume: `{"name": "data", "size": "100Gi", "config.host_path": "/mnt/data"}`."""
         return await self._call(requests.make_volumes({"flags": flags}))
 
-    async def delete_volume(self, name: str) -> VolumeRow:
-        """Delete one that no group uses. Raises NotFound, Conflict, Unreachable."""
-        return await self._call(requests.delete_volume(name))
+    async def delete_volume(self, name: str, *, forget: bool = False) -> VolumeEnd:
+        """Delete one that no group uses; `forget`: though who has its bytes does not answer.
+
+        Raises NotFound, Conflict, and without `forget` Unreachable.
+        """
+        return await self._call(requests.delete_volume(name, forget=forget))
 
     async def channel(self, ref: str, what: str, query: dict[str, object]) -> Channel:
         """A two-way stream: `exec`, `forward` or `copy`."""

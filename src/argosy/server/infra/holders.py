@@ -13,6 +13,7 @@ from argosy.errors import ArgosyError, NotFound
 from argosy.infra.api import Checks, HostView, Infra
 from argosy.model import codec
 from argosy.model.ids import GroupId, InfraName, LeaseId, group_lease, group_of
+from argosy.plan.candidates import named
 from argosy.views.near import unknown_infra
 
 ANSWER_SECONDS: Final = 30.0  # for one infra
@@ -34,6 +35,15 @@ def infra_of(control: Control, name: str) -> Infra:
         text, hints = unknown_infra(name, control.infras)
         raise NotFound(text, code="infra/unknown", hint=hints)
     return control.infras[name]
+
+
+def meant(control: Control, name: str) -> list[Infra]:
+    """The infras that a name or a pattern means; "": all. Raises NotFound with the near ones."""
+    names = sorted(named(name or None, control.infras))
+    if not names and name:
+        text, hints = unknown_infra(name, control.infras)
+        raise NotFound(text, code="infra/unknown", hint=hints)
+    return [control.infras[one] for one in names]
 
 
 async def held(one: Infra) -> Held:

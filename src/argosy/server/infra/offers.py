@@ -9,18 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from argosy.control.control import Control
-from argosy.errors import ArgosyError, InputError, InputErrors, NotFound
+from argosy.errors import ArgosyError, InputError, InputErrors
 from argosy.infra.api import Infra
 from argosy.model.action import Replan
 from argosy.model.ids import ZERO, InfraName
 from argosy.model.plan import NoPlan, Offer, Plan
 from argosy.model.spec import GroupSpec, TaskSpec
-from argosy.plan.candidates import Room, choices, named, rooms
+from argosy.plan.candidates import Room, choices, rooms
 from argosy.plan.planner import plan
 from argosy.plan.report import NO_ACCELERATORS
-from argosy.server.infra.holders import ANSWER_SECONDS, held, told
+from argosy.server.infra.holders import ANSWER_SECONDS, held, meant, told
 from argosy.spec.parse import parse
-from argosy.views.near import unknown_infra
 from argosy.views.text import plural
 
 TASK: Final = "need"
@@ -42,11 +41,8 @@ class Asked:
 async def survey(control: Control, asked: Asked) -> dict[str, Any]:
     """The answer of every infra, the best first. Raises InputError, NotFound."""
     spec = spec_of(asked)
-    names = sorted(named(asked.infra or None, control.infras))
-    if not names:
-        text, hints = unknown_infra(asked.infra, control.infras)
-        raise NotFound(text, code="infra/unknown", hint=hints)
-    found = await asyncio.gather(*(_one(control, control.infras[name], spec) for name in names))
+    infras = meant(control, asked.infra)
+    found = await asyncio.gather(*(_one(control, one, spec) for one in infras))
     ranked = sorted(found, key=lambda one: (ORDER.index(one["verdict"]), one["name"]))
     return {"need": spec.tasks[0].needs[0].describe(), "infras": ranked}
 
@@ -61,9 +57,9 @@ def spec_of(asked: Asked) -> GroupSpec:
     text = json.dumps({"name": TASK, "resources": resources, "run": "true"})
     try:
         spec = parse(text, file=TASK, base="/").spec
-    except InputErrors as errors:
-        first = errors.errors[0]
-        raise InputError(first.text, code=first.code, hint=first.hints) from errors
+    except InputErrors as errors:  # without their places: there is no file
+        found = [InputError(one.text, code=one.code, hint=one.hints) for one in errors.errors]
+        raise (found[0] if len(found) == 1 else InputErrors(tuple(found))) from errors
     task = spec.tasks[0]
     needs = tuple(replace(need, infra=asked.infra or None) for need in task.needs)
     return replace(spec, tasks=(replace(task, needs=needs),))

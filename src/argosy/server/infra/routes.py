@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 import argosy
+from argosy.control.control import Control
 from argosy.errors import ArgosyError
-from argosy.infra.api import Checks, Health, Infra
+from argosy.infra.api import Checks, Health, Infra, Sleeps
 from argosy.model import codec
 from argosy.model.ids import LeaseId
 from argosy.server.answers import FINE, answer
@@ -39,6 +40,7 @@ async def server(here: Here) -> Response:
             "server_id": control.store.server_id,
             "groups": len(control.groups(ended=False, limit=LIMIT_MOST)),
             "rss_bytes": rss_bytes(),
+            "infras": sorted(control.infras),
         }
     )
 
@@ -51,9 +53,13 @@ async def stop(here: Here) -> Response:
 
 
 @router.get("/infra")
-async def infra(here: Here) -> Response:
-    """What each infra can do here, and what to install to get more."""
-    told = await asyncio.gather(*(_told(one) for one in here.control.infras.values()))
+async def infra(here: Here, name: str = "") -> Response:
+    """What each infra can do here, and what to install to get more. `name`: those that it means;
+    one that is left alone until somebody names it is asked then.
+    """
+    control = here.control
+    meant = holders.meant(control, name)
+    told = await asyncio.gather(*(_told(control, one, name=name) for one in meant))
     return answer({"infras": told})
 
 
@@ -128,18 +134,23 @@ def _known(here: Here, infra: str) -> None:
         holders.infra_of(here.control, infra)
 
 
-async def _told(one: Infra) -> dict[str, Any]:
+async def _told(control: Control, one: Infra, *, name: str) -> dict[str, Any]:
     """The check of one infra; one that fails or hangs is told as not working."""
     if not isinstance(one, Checks):
         return {**codec.encode(Health(one.name, works=True)), "hosts": []}
     try:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
-            health, hosts = await one.check(), await one.hosts()
+            if name and isinstance(one, Sleeps):
+                health, hosts = await one.named_check(name)
+            else:
+                health, hosts = await one.check(), await one.hosts()
     except TimeoutError:
         health, hosts = _failed(one, f"no answer within {CHECK_TIMEOUT_S:g} s", ()), ()
-    except ArgosyError as error:
-        health, hosts = _failed(one, error.text, error.hints), ()
-    return {**codec.encode(health), "hosts": [codec.encode(host) for host in hosts]}
+    except (ArgosyError, OSError) as error:
+        hints = error.hints if isinstance(error, ArgosyError) else ()
+        health, hosts = _failed(one, str(error), hints), ()
+    shown = holders.told(control, holders.Held(one.name, tuple(hosts)))
+    return {**codec.encode(health), "hosts": shown}
 
 
 def _failed(one: Infra, problem: str, hints: tuple[str, ...]) -> Health:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from argosy.model.volumes import VolumeKind
+from argosy.model.volumes import VOLUME_NAME, VolumeKind
 from argosy.spec.keys import durations, resources
 from argosy.spec.keys.shapes import (
     Anything,
@@ -252,7 +252,7 @@ VOLUME_FILE: Final = Record(
     "a volume file",
     (
         Key("name", Text("a name of small letters, digits and `-`", "such as `my-data`",
-                         r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?"), "The name."),
+                         VOLUME_NAME), "The name."),
         Key("type", VOLUME_KIND, "`local`, `nfs`, `k8s-pvc`, `k8s-hostpath`.",
             "k8s-pvc where `infra` is kubernetes, else local"),
         Key("infra", INFRA, "Where it is: `local`, `ssh/POOL`, `kubernetes`.",

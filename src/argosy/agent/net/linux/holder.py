@@ -49,14 +49,13 @@ def start(mark: str, user: bool, lock: int) -> Holder:
 def clear(directory: str, mark: str) -> int:
     """End every holder with that mark, those too that a killed agent had only begun to start.
 
-    Gives a descriptor with the lock that each holder keeps for life: while somebody is on the way
-    to become one, it cannot be had.
+    Gives a descriptor with the lock that each holder keeps for life: while one lives, or is on the
+    way to become one, it cannot be had. Only then they are looked for: that takes longer the more
+    runs on the machine. (One whose folder somebody removed is found when the network is ended.)
     """
     lock = os.open(os.path.join(directory, "holder.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + KILL_SECONDS
     while True:
-        for old in find(mark):
-            kill(old)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
@@ -65,7 +64,9 @@ def clear(directory: str, mark: str) -> int:
                 os.close(lock)
                 text = "another holder of this group is being started"
                 raise NetworkError("holder", text) from None
-            time.sleep(0.005)
+        for old in find(mark):
+            kill(old)
+        time.sleep(0.005)
 
 
 def folder() -> str:

@@ -11,8 +11,9 @@ import errno
 import json
 import os
 import signal
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional
 
+from ...records import dataclass
 from ..network import Holder, NetworkError
 from . import kernel
 from .hints import hint
@@ -26,7 +27,8 @@ KIND = {
 }
 
 
-class Child(NamedTuple):
+@dataclass(frozen=True)
+class Child:
     """A child at work; `result` must be called once."""
 
     pid: int

@@ -9,7 +9,9 @@ import errno
 import os
 import socket
 import struct
-from typing import List, NamedTuple, Sequence, Union
+from typing import List, Sequence, Union
+
+from ...records import dataclass
 
 BATCH_MAX = 20  # messages a send; the acknowledgements of so many fit any receive buffer
 
@@ -25,7 +27,8 @@ _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
 _TABLE_MAIN, _PROTOCOL_STATIC, _TYPE_UNICAST = 254, 4, 1
 
 
-class Message(NamedTuple):
+@dataclass(frozen=True)
+class Message:
     """One request: its type and flags, its body, and what to call it in an error."""
 
     kind: int

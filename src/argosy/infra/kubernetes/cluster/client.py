@@ -9,21 +9,40 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from argosy.errors import AccessError, ArgosyError, InfraError
+from argosy.infra.kubernetes.cluster.backoff import Backoff, now
 from argosy.infra.kubernetes.cluster.exec_stream import ExecStream
-from argosy.infra.kubernetes.cluster.failures import Refused, no_answer, refused, translated
+from argosy.infra.kubernetes.cluster.failures import (
+    BUSY,
+    FORBIDDEN,
+    INSTALL,
+    Refused,
+    no_answer,
+    refused,
+    seconds_asked,
+    translated,
+)
 from argosy.infra.kubernetes.config import IN_CLUSTER, ContextConfig
 
 if TYPE_CHECKING:
     import aiohttp
 
+LOG: Final = logging.getLogger("argosy.infra.kubernetes")
 SECONDS: Final = 15.0  # for one request
+# What a refused exec means; its answer has no text.
+EXEC_SAYS: Final = {
+    400: "it is gone, or does not run", 404: "it is gone, or does not run",
+    FORBIDDEN: 'whoever signs in cannot "create" and "get" resource "pods/exec"',
+}  # fmt: skip
+BUSY_SECONDS: Final = 30.0  # that a request is tried again while the server is busy
+BUSY_FIRST, BUSY_MOST = 0.25, 8.0  # seconds between two tries; doubles, with jitter
 UNAUTHORIZED: Final = 401
 CONNECT_SECONDS: Final = 10.0
 MESSAGE_MAX: Final = 8 << 20  # bytes of one message of an exec stream
@@ -39,7 +58,11 @@ Json = dict[str, Any]
 
 
 class Cluster:
-    """One API server, as one user. Opened when it is first asked."""
+    """One API server, as one user. Opened when it is first asked.
+
+    A request that the server is too busy for (429, 5xx) is tried again for a while: each of ours
+    may be repeated. Making what is there already is told (409), as is deleting what is gone (404).
+    """
 
     def __init__(self, infra: str, config: ContextConfig) -> None:
         self.infra, self.config = infra, config
@@ -57,6 +80,10 @@ class Cluster:
         """An object, or a list. Raises Refused, Unreachable, AccessError."""
         return await self._request("GET", path, query=query)
 
+    async def get_once(self, path: str, **query: str) -> Json:
+        """The same for whoever waits for a busy server on their own."""
+        return await self._try("GET", path, query=query)
+
     async def post(self, path: str, body: Json, **query: str) -> Json:
         """Make an object; its new state."""
         return await self._request("POST", path, body=body, query=query)
@@ -73,7 +100,22 @@ class Cluster:
         """The error for people."""
         return translated(error, self.infra, doing)
 
-    async def _request(
+    async def _request(self, method: str, path: str, **what: Any) -> Json:
+        """As `_try`; a busy server is asked again."""
+        name = ((what.get("body") or {}).get("metadata") or {}).get("name", "")
+        backoff = Backoff(f"{method} {path} {name}", BUSY_FIRST, BUSY_MOST)
+        until = now() + BUSY_SECONDS
+        while True:
+            try:
+                return await self._try(method, path, **what)
+            except Refused as error:
+                pause = backoff.pause(error.retry_after)
+                if error.status not in BUSY or now() + pause > until:
+                    raise
+                LOG.info("busy %s %s: %s; again in %.2f s", method, path, error, pause)
+            await asyncio.sleep(pause)
+
+    async def _try(
         self,
         method: str,
         path: str,
@@ -102,9 +144,11 @@ class Cluster:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise no_answer(self.infra, error) from error
 
-    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[Json]:
-        """The events after a resourceVersion, until the server ends the watch. Raises Refused,
-        Unreachable.
+    async def watch(
+        self, path: str, version: str, begun: Callable[[], None], **query: str
+    ) -> AsyncIterator[Json]:
+        """The events after a resourceVersion, until the server ends the watch. `begun` is called
+        once the server has agreed. Raises Refused, Unreachable.
         """
         import aiohttp
 
@@ -120,6 +164,7 @@ class Cluster:
                 self._unknown = answer.status == UNAUTHORIZED
                 if answer.status >= 400:
                     raise refused(answer.status, await answer.read(), answer.headers)
+                begun()
                 async for line in _lines(answer.content):
                     yield json.loads(line)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -148,8 +193,8 @@ class Cluster:
                 )
         except aiohttp.WSServerHandshakeError as error:
             self._unknown = error.status == UNAUTHORIZED
-            said = "it is gone, or does not run" if error.status in (400, 404) else error.message
-            raise Refused(error.status, "", f"{said} (HTTP {error.status})") from error
+            text = f"{EXEC_SAYS.get(error.status, error.message)} (HTTP {error.status})"
+            raise Refused(error.status, "", text, seconds_asked(error.headers or {})) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise no_answer(self.infra, error) from error
         keep_alive(stream.get_extra_info("socket"))
@@ -197,7 +242,7 @@ class Cluster:
                 self._retire()
             if self._api is None:
                 try:
-                    self._api, self._read = await self._open(), written
+                    self._api, self._read = await self._open(written), written
                     self._unknown = False
                 except ArgosyError:
                     raise
@@ -209,25 +254,39 @@ class Cluster:
                     ) from error
         return self._api
 
+    def _no_file(self) -> AccessError:
+        own = (
+            f"config.yaml has it as the `kubeconfig` of {self.config.name!r}: `argosy config edit`"
+        )
+        given = "the server reads the $KUBECONFIG that it was started with: `argosy server stop`"
+        return AccessError(
+            f"{self.infra}: there is no kubeconfig {' or '.join(map(str, self._files()))}",
+            code="kubernetes/no-kubeconfig",
+            hint=own if self.config.kubeconfig else given,
+        )
+
     def _retire(self) -> None:
         if self._api is not None:
             self._former.append(self._api)
             self._api = None
 
+    def _files(self) -> list[Path]:
+        """The kubeconfig: of several files all count."""
+        named = self.config.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        return [Path(one).expanduser() for one in named.split(os.pathsep) if one]
+
     def _written(self) -> tuple[float, ...]:
         """When each file of the kubeconfig was written; blocks."""
-        named = self.config.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        paths = [Path(one).expanduser() for one in named.split(os.pathsep) if one]
-        return tuple(path.stat().st_mtime for path in paths if path.exists())
+        return tuple(path.stat().st_mtime for path in self._files() if path.exists())
 
-    async def _open(self) -> Any:
+    async def _open(self, written: tuple[float, ...]) -> Any:
         try:
             client, config = await asyncio.to_thread(_library)
         except ImportError as error:
             raise InfraError(
                 f"{self.infra} needs the package kubernetes-asyncio",
                 code="kubernetes/not-installed",
-                hint="install `argosy[kubernetes]`, then `argosy server stop`",
+                hint=INSTALL,
             ) from error
         settings = client.Configuration()
         settings.connection_pool_maxsize = 0  # streams of exec are held for long
@@ -235,6 +294,8 @@ class Cluster:
             config.load_incluster_config(settings)
             self.namespace = self.namespace or await asyncio.to_thread(_own_namespace)
         else:
+            if not written:
+                raise self._no_file()
             file = self.config.kubeconfig or None
             await config.load_kube_config(
                 config_file=file,

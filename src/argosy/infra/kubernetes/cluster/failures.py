@@ -8,9 +8,16 @@ from typing import Any, Final
 
 from argosy.errors import AccessError, ArgosyError, CapacityError, InfraError, Unreachable
 
+FORBIDDEN: Final = 403
+ASK_FOR_RIGHTS: Final = "ask for the rights of deploy/kubernetes-role.yaml"
+INSTALL: Final = (
+    "`pip install '.[kubernetes]'` in the clone that Argosy was installed from (with pipx: "
+    "`pipx install --force '.[kubernetes]'`), then `argosy server stop`"
+)
 NOT_ALLOWED: Final = "kubernetes/forbidden"  # the code of what our rights do not allow
 AGAIN: Final = 5.0  # seconds until a server that did not answer is worth another try
 BUSY: Final = (429, 500, 502, 503, 504)
+RETRY_AFTER_MAX: Final = 60.0  # seconds that a server may ask for
 
 
 class Refused(Exception):
@@ -30,21 +37,26 @@ def refused(status: int, body: bytes, headers: Mapping[str, str]) -> Refused:
         reason, text = str(said.get("reason") or ""), str(said.get("message") or text)
     except (ValueError, AttributeError):
         pass
+    return Refused(status, reason, text, seconds_asked(headers))
+
+
+def seconds_asked(headers: Mapping[str, str]) -> float:
+    """How long the server asks to wait before the next try; 0: it does not say."""
     after = headers.get("Retry-After", "")
-    return Refused(status, reason, text, float(after) if after.isdigit() else 0.0)
+    return min(float(after), RETRY_AFTER_MAX) if after.isdecimal() else 0.0
 
 
 def translated(error: Refused, infra: str, doing: str) -> ArgosyError:
     """The error for a refusal while we were `doing` something."""
     text = f"{infra} refuses to {doing}: {error.text or error.reason}"
-    if error.status == 403 and "exceeded quota" in error.text:
+    if error.status == FORBIDDEN and "exceeded quota" in error.text:
         return CapacityError(
             f"{infra}: {error.text}",
             code="kubernetes/quota",
             hint="free some of it, or ask who runs the cluster for a larger ResourceQuota",
             retry=AGAIN,
         )
-    if error.status == 403 and "being terminated" in error.text:
+    if error.status == FORBIDDEN and "being terminated" in error.text:
         return InfraError(
             f"{infra}: its namespace is being deleted: {error.text}",
             code="kubernetes/namespace-deleted",
@@ -58,12 +70,12 @@ def translated(error: Refused, infra: str, doing: str) -> ArgosyError:
             hint="sign in again, so that `kubectl get pods` works in that context",
             retry=AGAIN * 2,
         )
-    if error.status == 403:
+    if error.status == FORBIDDEN:
         return AccessError(
             text,
             code=NOT_ALLOWED,
             hint=(
-                "ask for the rights of deploy/kubernetes-role.yaml"
+                ASK_FOR_RIGHTS
                 if "cannot" in error.text
                 else "the cluster's own policy forbids it: `pod_config` or `restricted: true` of "
                 "the context in config.yaml can change what is asked for"

@@ -9,7 +9,7 @@ from argosy.infra.kubernetes import marks
 from argosy.infra.kubernetes.cluster.client import Cluster, Json
 from argosy.infra.kubernetes.cluster.watch import Watched
 from argosy.infra.kubernetes.facts import offers
-from argosy.model.ids import ServerId
+from argosy.infra.kubernetes.marks import Owner
 
 FIRST_LIST_SECONDS: Final = 10.0  # that whoever asks waits for a watch that begins
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -18,16 +18,16 @@ UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 class Sight:
     """All watches of one context. `changed` is called when something is another than before."""
 
-    def __init__(self, cluster: Cluster, server: ServerId, changed: Callable[[], None]) -> None:
-        self._cluster, self._server, self._changed = cluster, server, changed
+    def __init__(self, cluster: Cluster, owner: Owner, changed: Callable[[], None]) -> None:
+        self._cluster, self._owner, self._changed = cluster, owner, changed
         self._watches: dict[str, Watched] = {}
 
     async def mine(self, kind: str) -> Watched:
         """Our own objects of a kind: `pods`, `services`."""
         await self._cluster.open()
-        path, mark = self._cluster.in_namespace(kind), f"{marks.SERVER}={self._server}"
+        path, mark = self._cluster.in_namespace(kind), self._owner.selector
         return await self._begun(
-            kind, lambda: Watched(self._cluster, path, mark, self._changed, kept=_trimmed)
+            kind, lambda: Watched(self._cluster, path, mark, self._changed, who=mark, kept=_trimmed)
         )
 
     async def nodes(self) -> Watched:
@@ -36,7 +36,12 @@ class Sight:
         return await self._begun(
             "nodes",
             lambda: Watched(
-                self._cluster, "/api/v1/nodes", "", self._changed, kept=offers.node_facts
+                self._cluster,
+                "/api/v1/nodes",
+                "",
+                self._changed,
+                who=self._owner.selector,
+                kept=offers.node_facts,
             ),
         )
 
@@ -46,8 +51,8 @@ class Sight:
         return await self._begun(
             "all-pods",
             lambda: Watched(
-                self._cluster, "/api/v1/pods", "", self._changed, kept=offers.pod_facts,
-                fieldSelector=UNFINISHED,
+                self._cluster, "/api/v1/pods", "", self._changed, who=self._owner.selector,
+                kept=offers.pod_facts, fieldSelector=UNFINISHED,
             ),
         )  # fmt: skip
 

@@ -22,6 +22,7 @@ MADE: Final = Capacity(cpus=256.0, memory_gib=4096.0)  # what such a node has at
 NETWORK: Final = "isolated"  # every pod has an address of its own
 BLOCKING: Final = ("NoSchedule", "NoExecute")
 STATES: Final = "node.kubernetes.io/"  # taints that pass: cordoned, short of memory, not ready
+DISK: Final = "ephemeral-storage"
 PODS_DEFAULT: Final = 110.0  # on one node, where it does not say
 
 
@@ -37,6 +38,7 @@ class NodeFacts:
     labels: tuple[tuple[str, str], ...] = ()
     cpus: float = 0.0
     memory_gib: float = 0.0
+    disk_gib: float | None = None  # for what containers write; None: it does not say
     pods: float = PODS_DEFAULT
     cards: tuple[tuple[Card, int], ...] = ()
 
@@ -48,6 +50,7 @@ class PodFacts:
     node: str  # "": it is not on one, and takes nothing yet
     cpus: float = 0.0
     memory_gib: float = 0.0
+    disk_gib: float = 0.0
     cards: tuple[tuple[str, int], ...] = ()  # by resource
 
 
@@ -71,6 +74,7 @@ def node_facts(node: Mapping[str, Any]) -> NodeFacts:
         labels=tuple(sorted(labels.items())),
         cpus=amount(allocatable.get("cpu", "0")),
         memory_gib=amount(allocatable.get("memory", "0")) / GIB,
+        disk_gib=amount(allocatable[DISK]) / GIB if DISK in allocatable else None,
         pods=amount(allocatable.get("pods", PODS_DEFAULT)),
         cards=tuple(cards_of(labels, allocatable).items()),
     )
@@ -86,6 +90,7 @@ def pod_facts(pod: Mapping[str, Any]) -> PodFacts:
         node=str(spec.get("nodeName") or ""),
         cpus=taken.get("cpu", 0.0),
         memory_gib=taken.get("memory", 0.0) / GIB,
+        disk_gib=taken.get(DISK, 0.0) / GIB,
         cards=tuple(sorted((key, int(count)) for key, count in taken.items() if is_card(key))),
     )
 
@@ -178,7 +183,7 @@ def _may_run_on(node: NodeFacts, need: Need, config: ContextConfig) -> bool:
 
 
 def _offer(infra: InfraName, node: NodeFacts, pods: Sequence[PodFacts]) -> Offer:
-    total = Capacity(node.cpus, node.memory_gib, _by_name(node.cards))
+    total = Capacity(node.cpus, node.memory_gib, _by_name(node.cards), node.disk_gib)
     zone = dict(node.labels).get(ZONE, "")
     none = Offer(infra, node.name, Capacity(), total, 0, region=zone, network=NETWORK)
     if not node.ready:
@@ -205,7 +210,12 @@ def _taken(node: NodeFacts, pods: Sequence[PodFacts]) -> Capacity:
             if resource in names:
                 counts[names[resource]] = counts.get(names[resource], 0) + count
     cards = tuple(Accelerator(name, count) for name, count in counts.items())
-    return Capacity(sum(one.cpus for one in pods), sum(one.memory_gib for one in pods), cards)
+    return Capacity(
+        sum(one.cpus for one in pods),
+        sum(one.memory_gib for one in pods),
+        cards,
+        sum(one.disk_gib for one in pods),
+    )
 
 
 def unseen(infra: InfraName, need: Need) -> Offer:

@@ -110,19 +110,20 @@ def _pending(pod: Pod, lease: LeaseId) -> SeenLease:
     scheduled = _condition(status, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
         return _not_scheduled(lease, status, scheduled)
+    placed = bool(node_of(pod))
     for one in _all_containers(status):
         waiting = _state(one).get("waiting") or {}
         reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
         if reason in IMAGE_REASONS:
             image = _image(pod, str(one.get("name", "")))
-            return _stuck(lease, _said(f"image {image}: {reason}", message))
+            return _stuck(lease, _said(f"image {image}: {reason}", message), placed=placed)
         if reason in CONTAINER_REASONS:
-            return _stuck(lease, _said(reason, message))
-    if not node_of(pod):
+            return _stuck(lease, _said(reason, message), placed=placed)
+    if not placed:
         return SeenLease(lease, SeenState.PENDING, text="it waits for the scheduler")
     reason = str((_state(_ours(status)).get("waiting") or {}).get("reason", ""))
     text = f"it is made{_on(pod)}" + (f": {reason}" if reason else "")
-    return SeenLease(lease, SeenState.PENDING, text=text)
+    return SeenLease(lease, SeenState.PENDING, text=text, placed=True)
 
 
 def _not_scheduled(
@@ -137,8 +138,8 @@ def _not_scheduled(
     return SeenLease(lease, SeenState.PENDING, text=text, unschedulable=reason != GATED)
 
 
-def _stuck(lease: LeaseId, text: str) -> SeenLease:
-    return SeenLease(lease, SeenState.PENDING, text=text, unschedulable=True)
+def _stuck(lease: LeaseId, text: str, *, placed: bool = True) -> SeenLease:
+    return SeenLease(lease, SeenState.PENDING, text=text, unschedulable=True, placed=placed)
 
 
 def _never_ran(ended: Mapping[str, Any]) -> bool:

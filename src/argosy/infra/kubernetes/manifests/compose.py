@@ -26,11 +26,12 @@ from argosy.infra.kubernetes.facts.quantities import cores, gibibytes
 from argosy.infra.kubernetes.facts.taints import tolerations
 from argosy.infra.kubernetes.manifests import scripts
 from argosy.infra.kubernetes.manifests.merge import merge_pod_config
+from argosy.infra.kubernetes.manifests.owned import owned
 from argosy.infra.kubernetes.manifests.scheduling import affinity
 from argosy.infra.kubernetes.manifests.volumes import mounted
 from argosy.infra.kubernetes.marks import CONTAINER, Json
 from argosy.model.action import BalancedName, LeaseRequest
-from argosy.model.ids import GroupId, ServerId
+from argosy.model.ids import GroupId
 from argosy.model.needs import Need
 
 GRACE_MARGIN: Final = 10  # seconds that the reaper has beyond the grace of the program
@@ -48,7 +49,7 @@ SECRET_MODE: Final = 0o444  # the image may run as any user; the secret holds no
 class PodSettings:
     """What pods are made from, beside the request."""
 
-    server: ServerId
+    owner: marks.Owner
     context: ContextConfig
     cards: tuple[Card, ...] = ()  # that the cluster's nodes have, as far as known
     balanced: tuple[tuple[str, str], ...] = ()  # host name, address
@@ -57,7 +58,7 @@ class PodSettings:
 
 def pod(request: LeaseRequest, settings: PodSettings) -> Json:
     """The pod of a lease."""
-    labels, annotations = _labels(request, settings.server)
+    labels, annotations = _labels(request, settings.owner)
     found: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -71,22 +72,22 @@ def pod(request: LeaseRequest, settings: PodSettings) -> Json:
     return merge_pod_config(found, settings.context.pod_config)
 
 
-def anchor(group: GroupId, group_name: str, server: ServerId) -> Json:
+def anchor(group: GroupId, group_name: str, owner: marks.Owner) -> Json:
     """The config map that owns what is group-wide. It is made first and goes last."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _wide(marks.anchor_name(group), group, group_name, server),
+        "metadata": _wide(marks.anchor_name(group), group, group_name, owner),
     }
 
 
-def service(group: GroupId, group_name: str, server: ServerId, anchor_uid: str) -> Json:
+def service(group: GroupId, group_name: str, owner: marks.Owner, anchor_uid: str) -> Json:
     """The headless service by which the group's nodes have names, ready or not."""
-    metadata = _wide(marks.service_name(group_name), group, group_name, server)
+    metadata = _wide(marks.service_name(group_name), group, group_name, owner)
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {**metadata, **_owned(group, anchor_uid)},
+        "metadata": {**metadata, **owned(group, anchor_uid)},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -96,16 +97,16 @@ def service(group: GroupId, group_name: str, server: ServerId, anchor_uid: str) 
 
 
 def balanced_service(
-    group: GroupId, group_name: str, server: ServerId, anchor_uid: str, balanced: BalancedName
+    group: GroupId, group_name: str, owner: marks.Owner, anchor_uid: str, balanced: BalancedName
 ) -> Json:
     """The service that balances connections to the healthy nodes of a task."""
     name = marks.balanced_name(group, balanced.task)
-    metadata = _wide(name, group, group_name, server)
+    metadata = _wide(name, group, group_name, owner)
     metadata["annotations"] = {**metadata["annotations"], marks.BALANCED: balanced.task}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {**metadata, **_owned(group, anchor_uid)},
+        "metadata": {**metadata, **owned(group, anchor_uid)},
         "spec": {
             "selector": {
                 marks.GROUP: group,
@@ -118,16 +119,16 @@ def balanced_service(
 
 
 def secret(
-    group: GroupId, group_name: str, server: ServerId, anchor_uid: str, agent: bytes
+    group: GroupId, group_name: str, owner: marks.Owner, anchor_uid: str, agent: Mapping[str, bytes]
 ) -> Json:
-    """The secret that carries the agent, and the scripts that start and reach it."""
-    metadata = _wide(marks.secret_name(group), group, group_name, server)
+    """The secret that carries the agent's files, and the scripts that start and reach it."""
+    metadata = _wide(marks.secret_name(group), group, group_name, owner)
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
-        "metadata": {**metadata, **_owned(group, anchor_uid)},
-        "data": {scripts.AGENT_KEY: base64.b64encode(agent).decode()},
+        "metadata": {**metadata, **owned(group, anchor_uid)},
+        "data": {name: base64.b64encode(body).decode() for name, body in agent.items()},
         "stringData": {
             scripts.START_KEY: scripts.START,
             scripts.COMMAND_KEY: scripts.AGENT,
@@ -136,13 +137,13 @@ def secret(
 
 
 def dial_secret(
-    request: LeaseRequest, server: ServerId, anchor_uid: str, certificate: str, token: str
+    request: LeaseRequest, owner: marks.Owner, anchor_uid: str, certificate: str, token: str
 ) -> Json:
     """The secret by which the agent of one lease, and no other, gets in where it dials."""
-    labels, annotations = _labels(request, server)
+    labels, annotations = _labels(request, owner)
     metadata: Json = {
         "name": marks.pod_name(request.lease),
-        "labels": {key: labels[key] for key in (marks.SERVER, marks.GROUP, marks.LEASE)},
+        "labels": {key: labels[key] for key in (*marks.OF_A_GROUP, marks.LEASE)},
         "annotations": {marks.GROUP_NAME: annotations[marks.GROUP_NAME]},
     }
     files = {scripts.CERTIFICATE_KEY: certificate, scripts.TOKEN_KEY: token}
@@ -150,33 +151,20 @@ def dial_secret(
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
-        "metadata": {**metadata, **_owned(request.group, anchor_uid)},
+        "metadata": {**metadata, **owned(request.group, anchor_uid)},
         "data": {key: base64.b64encode(body.encode()).decode() for key, body in files.items()},
     }
 
 
-def _wide(name: str, group: GroupId, group_name: str, server: ServerId) -> Json:
+def _wide(name: str, group: GroupId, group_name: str, owner: marks.Owner) -> Json:
     return {
         "name": name,
-        "labels": marks.group_labels(server, group),
+        "labels": marks.group_labels(owner, group),
         "annotations": {marks.GROUP_NAME: group_name},
     }
 
 
-def _owned(group: GroupId, anchor_uid: str) -> Json:
-    """That the anchor owns it; nothing while the anchor's uid is not known."""
-    if not anchor_uid:
-        return {}
-    owner = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "name": marks.anchor_name(group),
-        "uid": anchor_uid,
-    }
-    return {"ownerReferences": [owner]}
-
-
-def _labels(request: LeaseRequest, server: ServerId) -> tuple[Json, Json]:
+def _labels(request: LeaseRequest, owner: marks.Owner) -> tuple[Json, Json]:
     """Labels and annotations: a user's label that Kubernetes takes no such value for is noted."""
     labels: Json = {}
     annotations: Json = {marks.GROUP_NAME: request.group_name}
@@ -185,7 +173,7 @@ def _labels(request: LeaseRequest, server: ServerId) -> tuple[Json, Json]:
             continue
         target = labels if LABEL_VALUE.fullmatch(value) else annotations
         target[key] = value
-    return {**labels, **marks.pod_labels(server, request)}, annotations
+    return {**labels, **marks.pod_labels(owner, request)}, annotations
 
 
 def _spec(request: LeaseRequest, settings: PodSettings) -> Json:
@@ -202,7 +190,7 @@ def _spec(request: LeaseRequest, settings: PodSettings) -> Json:
         "terminationGracePeriodSeconds": math.ceil(request.grace) + GRACE_MARGIN,
         "tolerations": tolerations(need, counts, config),
         "containers": [_container(request, settings, counts)],
-        "volumes": [*_volumes(request, settings), *mounted(request, settings.server).volumes],
+        "volumes": [*_volumes(request, settings), *mounted(request, settings.owner).volumes],
     }
     where = affinity(request, cards)
     if where:
@@ -245,7 +233,7 @@ def _container(request: LeaseRequest, settings: PodSettings, cards: Mapping[str,
             {"name": "argosy-home", "mountPath": scripts.FOLDER},
             {"name": "argosy-shm", "mountPath": "/dev/shm"},
             *([DIAL_MOUNT] if settings.dial else ()),
-            *mounted(request, settings.server).mounts,
+            *mounted(request, settings.owner).mounts,
         ],
     }
     ports = _ports(need)
@@ -267,7 +255,7 @@ def _environment(request: LeaseRequest, settings: PodSettings) -> list[Json]:
         "ARGOSY_LEASE": request.lease,
     }
     return [
-        {"name": "ARGOSY_SERVER_ID", "value": settings.server},
+        {"name": "ARGOSY_SERVER_ID", "value": settings.owner.server},
         *({"name": key, "value": value} for key, value in dial.items() if settings.dial),
         {"name": "ARGOSY_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import yaml
 
-from argosy.infra.kubernetes.manifests import compose
+from argosy.infra.kubernetes.manifests import compose, scripts
 from argosy.infra.kubernetes.manifests.compose import PodSettings
 from argosy.infra.kubernetes.manifests.volumes import mounted
-from argosy.infra.kubernetes.marks import Json
+from argosy.infra.kubernetes.marks import Json, Owner
 from argosy.model.action import LeaseRequest
 
 WIDTH: Final = 100
@@ -21,24 +21,43 @@ HEAD: Final = """\
 # from the server that launched the group. Applied by hand, these pods wait for such a server.
 # On a launch the service and the secret are owned by the config map, whose uid is not known here.
 """
+NO_DIAL: Final = """\
+# (the certificate of the server and the token of this one lease, by which its agent dials the
+# server, are left out here: a launch makes them, and no other token opens that door)
+"""
 NO_AGENT: Final = "# (the bytes of the agent are left out here)\n"
+PORTABLE: Final = """\
+# (the agent is without its comments here, and without the compiled code that a launch adds:
+# `kubectl apply` takes 256 KiB at most)
+"""
 
 
 def manifests(
-    infra: str, requests: Sequence[LeaseRequest], settings: PodSettings, agent: bytes
+    infra: str,
+    requests: Sequence[LeaseRequest],
+    settings: PodSettings,
+    agent: Mapping[str, bytes],
 ) -> str:
-    """A YAML stream: the anchor, services, the secret, claims, and a pod a lease.
+    """A YAML stream: the anchor, services, the secret, claims, and a pod a lease; before each pod
+    the secret of the lease, where agents dial, without what is secret in it.
 
-    `requests`: of one group, at least one. `agent`: b"" leaves its bytes out.
+    `requests`: of one group, at least one. `agent`: its files; {} leaves their bytes out.
     """
     first = requests[0]
     text = [HEAD.format(infra=infra, group=first.group_name)]
-    wide = _wide(first, settings.server, agent)
-    for one in (*wide, *_claims(requests, settings), *_pods(requests, settings)):
-        left_out = NO_AGENT if one["kind"] == "Secret" and not agent else ""
-        body = as_yaml(_in(settings, one))
-        text.append(f"---\n{left_out}{body}")
+    wide = _wide(first, settings.owner, agent)
+    for one in (*wide, *_claims(requests, settings)):
+        left_out = PORTABLE if agent else NO_AGENT
+        text.append(_document(settings, one, left_out if one["kind"] == "Secret" else ""))
+    for request in requests:
+        if settings.dial:
+            text.append(_document(settings, _dial(request, settings), NO_DIAL))
+        text.append(_document(settings, _pod(request, settings)))
     return "".join(text)
+
+
+def _document(settings: PodSettings, one: Json, comment: str = "") -> str:
+    return f"---\n{comment}{as_yaml(_in(settings, one))}"
 
 
 def as_yaml(one: Json) -> str:
@@ -46,10 +65,10 @@ def as_yaml(one: Json) -> str:
     return yaml.dump(one, Dumper=_Dumper, sort_keys=False, width=WIDTH)
 
 
-def _wide(first: LeaseRequest, server: Any, agent: bytes) -> list[Json]:
+def _wide(first: LeaseRequest, owner: Owner, agent: Mapping[str, bytes]) -> list[Json]:
     """What is group-wide."""
-    group = (first.group, first.group_name, server)
-    secret = compose.secret(*group, "", agent)
+    group = (first.group, first.group_name, owner)
+    secret = compose.secret(*group, "", _applicable(agent))
     if not agent:
         del secret["data"]
     return [
@@ -60,16 +79,30 @@ def _wide(first: LeaseRequest, server: Any, agent: bytes) -> list[Json]:
     ]
 
 
+def _applicable(agent: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Of the agent's files those that are needed: `kubectl apply` keeps all that it applied in an
+    annotation, which holds 256 KiB at most.
+    """
+    needed = (scripts.AGENT_KEY, scripts.RELAY_KEY)
+    return {name: body for name, body in agent.items() if name in needed}
+
+
 def _claims(requests: Sequence[LeaseRequest], settings: PodSettings) -> list[Json]:
     """Those that live as long as the group, each once."""
-    every = (claim for one in requests for claim in mounted(one, settings.server).claims)
+    every = (claim for one in requests for claim in mounted(one, settings.owner).claims)
     return list({claim["metadata"]["name"]: claim for claim in every}.values())
 
 
-def _pods(requests: Sequence[LeaseRequest], settings: PodSettings) -> list[Json]:
+def _dial(request: LeaseRequest, settings: PodSettings) -> Json:
+    """The secret of a lease, without its data."""
+    secret = compose.dial_secret(request, settings.owner, "", "", "")
+    del secret["data"]
+    return secret
+
+
+def _pod(request: LeaseRequest, settings: PodSettings) -> Json:
     """Without the addresses of balanced services, which a cluster gives when they are made."""
-    bare = replace(settings, balanced=())
-    return [compose.pod(one, bare) for one in requests]
+    return compose.pod(request, replace(settings, balanced=()))
 
 
 def _in(settings: PodSettings, one: Json) -> Json:

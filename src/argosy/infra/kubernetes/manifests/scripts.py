@@ -2,13 +2,15 @@
 
 They need no more than `sh` and Python >= 3.8 of the image. Without Python the first writes why to
 the termination log, which the cluster shows as the message of the container's end, and exits with
-NO_PYTHON; the second finds the interpreter in the file that the first wrote.
+NO_PYTHON; the second finds the interpreter, and the form of the agent that it runs, in the file
+that the first wrote. `relay` is a program of its own, which starts sooner than the agent's command.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from argosy.infra.interpreter import PYTHONS, find
 from argosy.infra.kubernetes.marks import NO_PYTHON, NO_PYTHON_TEXT
 
 NOT_STARTED: Final = 91  # exit status of `agent` before `start` has found Python
@@ -23,51 +25,38 @@ DIAL_VOLUME: Final = "argosy-dial"
 CERTIFICATE_KEY, TOKEN_KEY = "certificate", "token"  # as agent/pod/dial.py has it
 FOLDER: Final = "/var/argosy"  # where the pod's own folder is
 HOME: Final = f"{FOLDER}/home"
-AGENT_KEY: Final = "agent.pyz"
+AGENT_KEY: Final = "agent.pyz"  # and beside it, as agent.MARK.pyz, its code for one Python
+RELAY_KEY: Final = "relay.py"
 START_KEY: Final = "start"
 COMMAND_KEY: Final = "agent"
 
-PYTHONS: Final = (
-    "python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python "
-    "/usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python3"
-)
+ELSEWHERE: Final = "/usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python3"
 
-START: Final = f"""p= old=
-for n in {PYTHONS}; do
-  c=$(command -v "$n" 2>/dev/null) || continue
-  v=$("$c" -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2]); \
-sys.exit(sys.version_info < (3, 8))' 2>/dev/null) && p=$c && break
-  old="${{v:+ (it has Python $v)}}"
-done
-if [ -z "$p" ]; then
-  echo "{NO_PYTHON_TEXT}$old" >/dev/termination-log
-  echo "{NO_PYTHON_TEXT}$old" >&2
+START: Final = f"""{find(f"{PYTHONS} {ELSEWHERE}")}if [ -z "$p" ]; then
+  old="{NO_PYTHON_TEXT}${{old:+ (it has Python $old)}}"
+  echo "$old" >/dev/termination-log
+  echo "$old" >&2
   exit {NO_PYTHON}
 fi
-echo "$p" >{FOLDER}/python || exit 1
-exec "$p" -I -S {MOUNT}/{AGENT_KEY} container --home {HOME} \
+a={MOUNT}/agent.$m.pyz
+[ -f "$a" ] || a={MOUNT}/{AGENT_KEY}
+printf '%s\\n%s\\n' "$p" "$a" >{FOLDER}/python || exit 1
+exec "$p" -I -S "$a" container --home {HOME} \
 --server-id "$ARGOSY_SERVER_ID" --address "$ARGOSY_POD_IP"
 """
 
 AGENT: Final = f"""n=0
 while [ ! -s {FOLDER}/python ] && [ $n -lt {START_TRIES} ]; do sleep 0.05; n=$((n+1)); done
-p=
-read -r p 2>/dev/null <{FOLDER}/python
-if [ -z "$p" ]; then echo "the agent of this pod has not been started yet" >&2; \
+p= a=
+{{ read -r p && read -r a; }} 2>/dev/null <{FOLDER}/python
+if [ -z "$a" ]; then echo "the agent of this pod has not been started yet" >&2; \
 exit {NOT_STARTED}; fi
-exec "$p" -I -S {MOUNT}/{AGENT_KEY} "$@"
+if [ "$1" = relay ]; then shift; a={MOUNT}/{RELAY_KEY}; fi
+exec "$p" -I -S "$a" "$@"
 """
 
 START_COMMAND: Final = ("sh", f"{MOUNT}/{START_KEY}")
 ATTACH_COMMAND: Final = (
-    "sh",
-    f"{MOUNT}/{COMMAND_KEY}",
-    "attach",
-    "--home",
-    HOME,
-    "--say",
-    ATTACHED,
-    "--wait",
-    f"{ATTACH_WAIT:g}",
-)
+    "sh", f"{MOUNT}/{COMMAND_KEY}", "relay", HOME, ATTACHED, f"{ATTACH_WAIT:g}",
+)  # fmt: skip
 KEEP_COMMAND: Final = ("sh", f"{MOUNT}/{COMMAND_KEY}", "keep", "--home", HOME)

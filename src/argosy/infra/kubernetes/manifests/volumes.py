@@ -14,9 +14,9 @@ from typing import Final
 from argosy.infra.kubernetes import marks
 from argosy.infra.kubernetes.config import LABEL_KEY, LABEL_VALUE
 from argosy.infra.kubernetes.facts.quantities import gibibytes
+from argosy.infra.kubernetes.manifests.owned import owned
 from argosy.infra.kubernetes.marks import Json
 from argosy.model.action import LeaseRequest
-from argosy.model.ids import GroupId, ServerId
 from argosy.model.volumes import Volume, VolumeKind, VolumeSpec, VolumeUse, pod_path
 
 VOLUME: Final = f"{marks.PREFIX}volume"  # a label of the claim of a volume: its id
@@ -34,14 +34,14 @@ class Mounted:
     claims: tuple[Json, ...] = ()  # PersistentVolumeClaims to be there before the pod
 
 
-def mounted(request: LeaseRequest, server: ServerId, anchor_uid: str = "") -> Mounted:
+def mounted(request: LeaseRequest, owner: marks.Owner, anchor_uid: str = "") -> Mounted:
     """The volumes of a lease's pod. Claims without `anchor_uid` have no owner."""
     sources: dict[str, tuple[str, Json]] = {}  # what is mounted -> its name in the pod
     mounts: list[Json] = []
     claims: dict[str, Json] = {}
     for use in request.volumes:
         key = use.spec.host_path or use.id
-        claim = _own_claim(use, request, server, anchor_uid)
+        claim = _own_claim(use, request, owner, anchor_uid)
         if claim is not None:
             claims[claim["metadata"]["name"]] = claim
         name, _ = sources.setdefault(
@@ -57,9 +57,9 @@ def claim_name(volume: Volume) -> str:
     return _claim_name(volume.spec, volume.id)
 
 
-def claim(volume: Volume, server: ServerId) -> Json:
+def claim(volume: Volume, owner: marks.Owner) -> Json:
     """The claim that is made for a volume of type `k8s-pvc` that was not there before."""
-    labels = {marks.SERVER: server, VOLUME: volume.id}
+    labels = {**owner.labels, VOLUME: volume.id}
     return _claim(claim_name(volume), volume.spec, labels)
 
 
@@ -75,7 +75,7 @@ def _short(name: str) -> str:
 
 
 def _own_claim(
-    use: VolumeUse, request: LeaseRequest, server: ServerId, anchor_uid: str
+    use: VolumeUse, request: LeaseRequest, owner: marks.Owner, anchor_uid: str
 ) -> Json | None:
     """The claim of a volume that lives as long as its group; None: it needs none.
 
@@ -87,14 +87,9 @@ def _own_claim(
     own = not use.spec.name and use.spec.access_mode != MANY
     suffix = f"-{request.node.index}" if own else ""
     name = _short(f"argosy-{request.group}-{use.id}{suffix}".lower())
-    made = _claim(name, use.spec, marks.group_labels(server, request.group))
-    if anchor_uid:
-        made["metadata"]["ownerReferences"] = [_owner(request.group, anchor_uid)]
+    made = _claim(name, use.spec, marks.group_labels(owner, request.group))
+    made["metadata"] |= owned(request.group, anchor_uid)
     return made
-
-
-def _owner(group: GroupId, uid: str) -> Json:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "name": marks.anchor_name(group), "uid": uid}
 
 
 def _claim(name: str, spec: VolumeSpec, marked: dict[str, str]) -> Json:

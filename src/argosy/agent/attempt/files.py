@@ -7,15 +7,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import uuid
 from typing import Any, Callable, Dict, List, Optional
 
-from .child import Child
-from .loop import Loop
-from .store import lay
-from .store.clone import CloneError, Repository
-from .store.manifest import tree_of
-from .store.trees import Broken, Store
+from ..child import Child
+from ..loop import Loop
+from ..store import lay
+from ..store.clone import CloneError, Repository
+from ..store.manifest import tree_of
+from ..store.trees import Broken, Store
 
 TRASH = "trash"
 """The folder, in the agent's, of what is just being removed."""
@@ -41,13 +40,15 @@ def put(
     damaged there are the answer, else []. Raises FilesError.
     """
     try:
-        if not os.path.isdir(work):
+        if not workdir and repository is None:
+            os.makedirs(work, mode=0o755, exist_ok=True)
+        elif not os.path.isdir(work):
             part = work + ".part"
             lay.remove(part)
             os.makedirs(part, mode=0o755)
-            if workdir:
+            if repository is None:
                 _put_workdir(workdir, part, store)
-            elif repository is not None:
+            else:
                 repository.into(part)
             os.rename(part, work)
         for mount in mounts:
@@ -138,7 +139,7 @@ def discard(loop: Loop, home: str, paths: List[str], done: Callable[[], None]) -
     trash = os.path.join(home, TRASH)
     away = []
     for path in paths:
-        place = os.path.join(trash, uuid.uuid4().hex)
+        place = os.path.join(trash, os.urandom(16).hex())
         try:
             os.makedirs(trash, mode=0o700, exist_ok=True)
             os.rename(path, place)

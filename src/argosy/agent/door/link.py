@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .loop import Loop
+from ..loop import Loop
 
 LINE_MAX = 64 << 20
 READ_BYTES = 1 << 18
@@ -21,6 +21,9 @@ FULL_BYTES = 1 << 20
 """A stream with more than this unsent is full."""
 CONTROL_MAX_BYTES = 64 << 20
 """A control stream that lets so much pile up is dead."""
+
+BOOK, BOOK_LARGE = b',"book":', 4096
+"""What is before an address book at the end of a message, and the bytes from which it is large."""
 
 LOOK_EVERY_S = 5.0
 """Between two looks whether the socket is still there."""
@@ -48,6 +51,8 @@ class Stream:
         self._output: List[bytes] = []
         self._output_bytes = 0
         self._closing = self._paused = False
+        self._book: Tuple[bytes, Any] = (b"", None)
+        """The last large book that came: its JSON, and its value, which nobody changes."""
         sock.setblocking(False)
         self._fd = sock.fileno()
         loop.on_read(self._fd, self._readable)
@@ -56,6 +61,11 @@ class Stream:
     def full(self) -> bool:
         """Whether to wait for `on_drained` before sending more."""
         return self._output_bytes > FULL_BYTES
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing can be sent any more: it is closed, or broken."""
+        return self._fd < 0
 
     def send(self, message: Message) -> None:
         """Send one line; silent when the stream has ended."""
@@ -107,7 +117,7 @@ class Stream:
             self._input.append(data)
             self._input_bytes += len(data)
             if self._input_bytes > LINE_MAX:
-                self.fail("InputError", "agent/line-too-long", "a line of more than 64 MiB")
+                self._misused("agent/line-too-long", "a line of more than 64 MiB")
             return
         rest = b"".join(self._input) + data
         self._input, self._input_bytes = [], 0
@@ -124,13 +134,27 @@ class Stream:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = json.loads(line.decode("utf-8"))
+            message = self._decoded(line)
             if not isinstance(message, dict):
                 raise ValueError("not an object")
         except ValueError as error:
-            self.fail("InputError", "agent/bad-line", "a line is no JSON object: %s" % error)
+            self._misused("agent/bad-line", "a line is no JSON object: %s" % error)
             return
         self.take(message)
+
+    def _decoded(self, line: bytes) -> Any:
+        """The value of a line; the book at the end of many assignments is decoded once."""
+        head, found, tail = line.rpartition(BOOK)
+        if found and len(tail) >= BOOK_LARGE:
+            try:  # both parts are whole: so this is the outer object's own, and its last
+                message = json.loads(head.decode("utf-8") + "}")
+                if tail != self._book[0]:
+                    self._book = (tail, json.loads(tail[:-1].decode("utf-8")))
+                message["book"] = self._book[1]
+                return message
+            except ValueError:
+                pass  # a key of that name somewhere else
+        return json.loads(line.decode("utf-8"))
 
     def take(self, message: Message) -> None:
         """Give a message to who listens; one that is misused ends the stream."""
@@ -138,10 +162,16 @@ class Stream:
             return
         try:
             self.on_line(message)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             text = "a message lacks or misuses a field: %s %s" % (type(error).__name__, error)
-            sys.stderr.write("link: %s in %.500s\n" % (text, json.dumps(message)))
-            self.fail("InputError", "agent/bad-message", text)
+            what = message.get("op") or message.get("type")  # no more of it: there may be secrets
+            sys.stderr.write("link: %s in %.100s\n" % (text, json.dumps(what)))
+            self._misused("agent/bad-message", text)
+
+    def _misused(self, code: str, text: str) -> None:
+        """An error line, and the end; whoever listens hears that nobody is there any more."""
+        self.fail("InputError", code, text)
+        self._end_input()
 
     def _end_input(self) -> None:
         if not self.ended:

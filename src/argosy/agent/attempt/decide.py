@@ -7,8 +7,9 @@ step is WAIT. Every step may be repeated after a crash. Stages only grow.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Optional
+
+from ..records import dataclass
 
 
 class Stage(enum.IntEnum):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional
+
+from ..records import dataclass
 
 LOGIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BOTH = ("ARGOSY_", "SKYPILOT_")

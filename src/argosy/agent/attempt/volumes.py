@@ -11,13 +11,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ..naming import safe_name
+from ..net.linux import mounts
+from ..records import dataclass
+from ..store import lay
 from .files import destination
-from .naming import safe_name
-from .net.linux import mounts
-from .store import lay
 
 MADE = "made.json"
 """In the group's folder: what was made outside of it."""
@@ -231,6 +231,7 @@ def _write_down(group: str, kind: str, what: List[Any]) -> None:
         if new:
             known[kind] += new
             body = json.dumps(known).encode("ascii")
+            os.posix_fallocate(fd, 0, len(body))  # a full disk says so before anything is changed
             file.seek(0)
             file.write(body)
             file.truncate()

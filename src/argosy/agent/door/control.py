@@ -10,13 +10,13 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from . import __version__, facts
-from .fence.keeper import Keeper
-from .fence.record import boottime
-from .host import Host
+from .. import __version__, facts
+from ..fence.keeper import Keeper
+from ..fence.record import boottime
+from ..host import Host
+from ..loop import Loop, Timer
 from .link import CONTROL_MAX_BYTES, Message, Stream
 from .log_stream import Logs
-from .loop import Loop, Timer
 from .sessions import Exec, Forward, Get, Put, attempt_of
 
 PROTOCOL = 1

@@ -8,13 +8,13 @@ import json
 import os
 from typing import Any, Callable, Dict, Optional, Set
 
+from ..child import Child
+from ..groups import Group
+from ..naming import digest, safe_name
+from ..place import Place
+from ..store.clone import TOKEN, Repository
+from ..store.stock import Wait
 from . import files, volumes
-from .child import Child
-from .groups import Group
-from .naming import digest, safe_name
-from .place import Place
-from .store.clone import TOKEN, Repository
-from .store.stock import Wait
 
 GPU_RETRY = 2.0
 TRIES_MAX = 10

@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import os
 import socket
+import stat
 from typing import Any, Dict, List, Optional
 
-from .attempts import Attempt
-from .child import Child
-from .files import destination
-from .guests import ENTERING_AGAIN, Entering, Size
-from .host import Host
+from ..attempt.attempts import Attempt
+from ..attempt.files import destination
+from ..attempt.guests import ENTERING_AGAIN, Entering, Size
+from ..attempt.volumes import translated
+from ..child import Child
+from ..host import Host
+from ..logs.log import CHUNK
+from ..net import forward
 from .link import Message, Stream
-from .logs.log import CHUNK
-from .net import forward
-from .volumes import translated
 
 DRAIN_READS = 20
 """A pipe holds less than so many chunks; what comes later is not the command's own."""
@@ -304,20 +305,24 @@ class Get:
         self._temporary = ""
         try:
             path = _path(attempt, str(message["path"]))
-            self._mode = os.stat(path).st_mode & 0o7777
+            mode = os.stat(path).st_mode
+            self._mode = mode & 0o7777
             stream.on_end = self._close
-            if os.path.isdir(path):
+            if stat.S_ISDIR(mode):
                 self._temporary = os.path.join(attempt.folder, "get-%d.tar" % id(self))
                 archive = self._temporary
                 Child(host.place.loop, lambda: _pack(path, archive), self._packed)
-            else:
+            elif stat.S_ISREG(mode):
                 self._begin(path)
+            else:  # to open a pipe would hold up everybody
+                stream.fail("InputError", "agent/cannot-get", "%s is no file" % path)
         except (OSError, LookupError) as error:
             stream.fail("NotFound", "agent/cannot-get", str(error))
 
     def _packed(self, _: Any, error: Optional[str]) -> None:
         if error is not None:
             self._stream.fail("InfraError", "agent/cannot-get", error)
+        if error is not None or self._stream.gone:
             self._close()
         else:
             self._stream.send({"tar": True})
@@ -417,7 +422,9 @@ class Forward:
             self._close()
             return
         self._stream.send_raw(data)
-        if self._stream.full:
+        if self._stream.gone:
+            self._close()
+        elif self._stream.full:
             self._loop.on_read(self._fd, None)
 
     def _sent(self, data: bytes) -> None:

@@ -13,21 +13,23 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from . import decide, facts
+from .. import facts
+from ..fence.told import fenced
+from ..groups import Group
+from ..logs.log import Change, Log
+from ..loop import Timer
+from ..naming import digest, safe_name
+from ..net import isolated
+from ..place import Place
+from ..processes import folder as folders
+from ..processes import tree
+from ..processes.execution import LAUNCHER_NAME, Execution, Phase
+from ..processes.layout import PARTS, folder_of
+from . import decide
 from .decide import Order, Seen, Situation, Stage, Step
-from .fence.told import fenced
-from .groups import Group
 from .guests import Entering, Guest, Inside, Size
 from .health import Health
-from .logs.log import Change, Log
-from .loop import Timer
-from .naming import digest, safe_name
-from .net import isolated
-from .place import Place
 from .prepare import Preparation
-from .processes import folder as folders
-from .processes import tree
-from .processes.execution import LAUNCHER_NAME, Execution, Phase
 from .request import request_of, write_peers
 
 SWEEP_PAUSE = 0.02
@@ -135,7 +137,7 @@ class Attempt:
         if self.stage is Stage.ENDED:
             return
         stopped_at, kill_at = self.record.get("stop_at"), self.record.get("kill_at", 0.0)
-        for part in ("setup", "run"):
+        for part in PARTS:
             execution = self._execution(part)
             if not execution.adopt(self.place.boot, stopped_at if part == "run" else None):
                 continue
@@ -149,7 +151,7 @@ class Attempt:
             self._start_probe()
 
     def _execution(self, part: str) -> Execution:
-        folder = os.path.join(self.folder, part)
+        folder = folder_of(self.folder, part)
         made = Execution(self._loop, self.place.launcher, folder, self.id, keeps=part == "setup")
         made.strays = self._strays
         return made
@@ -269,9 +271,9 @@ class Attempt:
             self.place.gpus.give(self.id)
         except OSError as error:  # it lapses with its holder anyway
             self.on_event("write-failed", "%s: %s" % (error.filename, error.strerror))
-        for part in ("setup", "run"):  # the secrets in it are needed no more
+        for part in PARTS:  # the secrets in it are needed no more
             try:
-                os.unlink(os.path.join(self.folder, part, "request"))
+                os.unlink(os.path.join(folder_of(self.folder, part), "request"))
             except OSError:
                 pass
         self.on_change()

@@ -12,12 +12,12 @@ import os
 import signal
 import struct
 import termios
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .child import default_signals
-from .loop import Loop
-from .net import enter
+from ..child import default_signals
+from ..loop import Loop
+from ..net import enter
+from ..records import dataclass
 
 KILL_AFTER = 2.0
 ENTERING_AGAIN = 0.005

@@ -6,10 +6,10 @@ import json
 import os
 from typing import TYPE_CHECKING, Dict
 
+from ..naming import safe_name
+from ..processes.folder import Request
 from . import environment
 from .health import shell
-from .naming import safe_name
-from .processes.folder import Request
 from .volumes import translated
 
 if TYPE_CHECKING:

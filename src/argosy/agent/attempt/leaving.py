@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Optional
 
+from ..loop import Loop, Timer
+from ..pod.keep import being_fetched, fetched
 from .attempts import Attempt
 from .decide import Stage
-from .loop import Loop
-from .pod.keep import being_fetched, fetched
 
 LEFT_AFTER = 2.0
 """Seconds that servers have to hear what has ended, and to fetch its logs."""
@@ -23,6 +23,8 @@ class Leaving:
         self._loop, self._attempts = loop, attempts
         self._left: Optional[Callable[[], None]] = None
         """What is called at the end; set once it has begun."""
+        self._going: Optional[Timer] = None
+        """The next look whether to leave; one at a time."""
         self._waits = int(FETCH_MOST / AGAIN)
 
     def begin(self, left: Callable[[], None]) -> None:
@@ -34,7 +36,7 @@ class Leaving:
         for attempt in living:
             self._end(attempt)
         if not living:
-            self._loop.after(LEFT_AFTER if self._attempts and not fetched() else 0.0, self._go)
+            self._go_after(LEFT_AFTER if self._attempts and not fetched() else 0.0)
 
     def joined(self, attempt: Attempt) -> None:
         """An order for one more has come."""
@@ -43,17 +45,25 @@ class Leaving:
 
     def look(self) -> None:
         """An attempt has changed."""
-        if self._left is not None and all(
-            one.stage is Stage.ENDED for one in self._attempts.values()
-        ):
-            self._loop.after(LEFT_AFTER, self._go)
+        if self._left is not None and self._all_ended():
+            self._go_after(LEFT_AFTER)
+
+    def _all_ended(self) -> bool:
+        return all(one.stage is Stage.ENDED for one in self._attempts.values())
+
+    def _go_after(self, seconds: float) -> None:
+        if self._going is None:
+            self._going = self._loop.after(seconds, self._go)
 
     def _go(self) -> None:
-        """Leave, unless somebody fetches the logs just now."""
+        """Leave, unless somebody fetches the logs just now, or one more has to end first."""
         assert self._left is not None
+        self._going = None
+        if not self._all_ended():
+            return  # its end is a change
         if being_fetched() and self._waits:
             self._waits -= 1
-            self._loop.after(AGAIN, self._go)
+            self._go_after(AGAIN)
         else:
             self._left()
 

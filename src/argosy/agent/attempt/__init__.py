@@ -1,0 +1,1 @@
+"""One attempt: what it needs, its programs, its probe, its end."""
