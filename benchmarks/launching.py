@@ -21,7 +21,8 @@ BUDGET_FIVE = Budget("p50 <= 120 ms, p99 <= 300 ms; <= 3x bare Popen", 120.0, 30
                      ratio=Ratio("bare Popen", 3.0, margin=2.0))  # fmt: skip
 BUDGET_FIRST = Budget("<= 1.5 s", 1.5)
 BUDGETS_HUNDRED = {
-    "launch": Budget("<= 1.0 s; <= 1x supervisord", 1.0, ratio=Ratio("supervisord", 1.0, 1.5)),
+    # The ratio is that of the budget itself: 1.0 s where a bare Popen took 0.25 s.
+    "launch": Budget("<= 1.0 s; <= 4x bare Popen", 1.0, ratio=Ratio("bare Popen", 4.0, 1.5)),
     "stop": Budget("<= 1.0 s", 1.0),
 }
 BUDGETS_INTERPRETERS = {

@@ -179,6 +179,8 @@ class Group:
             in_use=bool(users),
         )
         shared, place = self._shared, os.path.join(self.folder, "net")
+        if not self._in_container:  # here, or each child would import it anew
+            from .net import trial as trial
         try:
             self.make_folders()
             self._child = Child(self._loop, lambda: build(shared, place, wish), self._built)
