@@ -170,6 +170,7 @@ def node(options: Options) -> Iterator[Row]:
             replaced.append(to_marker)
             place.home.running(group)
         place.home.end(group)
+        until(lambda: not place.space.ours(), "nothing of the group is left")
     what = "killed node of a cluster"
     yield Row(f"{what}: pods given up", Spread(tuple(known)), "s", Budget("none"), {}, load())
     yield Row(f"{what}: given up to replaced", Spread(tuple(replaced)), "s", BUDGET_REPLACED, {},
