@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.agent.attempt.decide import (
+from argosy.agent.decide import (
     FENCED,
     End,
     Order,

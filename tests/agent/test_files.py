@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from argosy.agent import gpus
-from argosy.agent.attempt import environment, files
+from argosy.agent import environment, gpus
+from argosy.agent.attempt import files
 from argosy.agent.attempt.guests import Guest, Inside
 from argosy.agent.loop import Loop
 from argosy.agent.naming import safe_name

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from argosy.agent.child import LIVING
-from argosy.agent.door.link import Stream
 from argosy.agent.door.sessions import Get
+from argosy.agent.link import Stream
 from argosy.agent.loop import Loop
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 

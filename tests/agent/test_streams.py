@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from argosy.agent.attempt.guests import Entering, Guest, Inside
-from argosy.agent.door.link import Stream
 from argosy.agent.door.sessions import Exec
+from argosy.agent.link import Stream
 from argosy.agent.loop import Loop
 from tests.agent.rig import Agent, Wire, eventually, exists, marked
 

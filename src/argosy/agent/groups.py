@@ -13,7 +13,7 @@ import shutil
 import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .attempt import environment
+from . import environment
 from .child import Child
 from .loop import Loop
 from .naming import safe_name

@@ -14,9 +14,9 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from . import facts
 from .attempt import files, volumes
 from .attempt.attempts import Attempt
-from .attempt.decide import Stage
 from .attempt.leaving import Leaving
 from .attempt.request import write_peers
+from .decide import Stage
 from .gpus import CardUsage
 from .groups import Group
 from .loop import Timer

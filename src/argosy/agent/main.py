@@ -187,9 +187,8 @@ class Agent:
     """All parts put together."""
 
     def __init__(self, home: str, shared: str, options: Dict[str, str]) -> None:
-        from . import facts, gpus, host, journal, loop, place
-        from .attempt import environment
-        from .door import control, link
+        from . import environment, facts, gpus, host, journal, link, loop, place
+        from .door import control
         from .fence import keeper
         from .logs import tailer
         from .pod import container

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
-from .attempt.environment import User
-from .attempt.probes import Prober
+from .environment import User
 from .gpus import Reservations
 from .groups import Group
 from .journal import Journal
 from .logs.tailer import Tailer
 from .loop import Loop
+from .probes import Prober
 from .processes.execution import Launcher
 from .processes.folder import Identity
 from .records import dataclass, field

@@ -13,7 +13,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from .. import facts
+from .. import decide, facts
+from ..decide import Order, Seen, Situation, Stage, Step
 from ..fence.told import fenced
 from ..groups import Group
 from ..logs.log import Change, Log
@@ -25,8 +26,6 @@ from ..processes import folder as folders
 from ..processes import tree
 from ..processes.execution import LAUNCHER_NAME, Execution, Phase
 from ..processes.layout import PARTS, folder_of
-from . import decide
-from .decide import Order, Seen, Situation, Stage, Step
 from .guests import Entering, Guest, Inside, Size
 from .health import Health
 from .prepare import Preparation

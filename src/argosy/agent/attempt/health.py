@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, List, Optional
 from ..groups import Group
 from ..logs.log import CHUNK, Log
 from ..place import Place
+from ..probes import Answered, LogMatch, Ready, Watch, read_ready
 from .guests import ENTERING_AGAIN, Entering, Guest, Size
-from .probes import Answered, LogMatch, Ready, Watch, read_ready
 
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 SEARCH_BYTES = 1 << 20

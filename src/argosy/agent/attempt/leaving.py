@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Optional
 
+from ..decide import Stage
 from ..loop import Loop, Timer
 from ..pod.keep import being_fetched, fetched
 from .attempts import Attempt
-from .decide import Stage
 
 LEFT_AFTER = 2.0
 """Seconds that servers have to hear what has ended, and to fetch its logs."""

@@ -6,9 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Dict
 
+from .. import environment
 from ..naming import safe_name
 from ..processes.folder import Request
-from . import environment
 from .health import shell
 from .volumes import translated
 

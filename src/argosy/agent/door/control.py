@@ -14,8 +14,8 @@ from .. import __version__, facts
 from ..fence.keeper import Keeper
 from ..fence.record import boottime
 from ..host import Host
+from ..link import CONTROL_MAX_BYTES, Message, Stream
 from ..loop import Loop, Timer
-from .link import CONTROL_MAX_BYTES, Message, Stream
 from .log_stream import Logs
 from .sessions import Exec, Forward, Get, Put, attempt_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from ..host import Host
+from ..link import Message, Stream
 from ..logs.log import CHUNK, Lines, Log
 from ..logs.search import LIMIT_S, Search
-from .link import Message, Stream
 from .sessions import encoded
 
 LINE_LONGEST = 4 << 20

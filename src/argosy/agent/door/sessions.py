@@ -14,9 +14,9 @@ from ..attempt.guests import ENTERING_AGAIN, Entering, Size
 from ..attempt.volumes import translated
 from ..child import Child
 from ..host import Host
+from ..link import Message, Stream
 from ..logs.log import CHUNK
 from ..net import forward
-from .link import Message, Stream
 
 DRAIN_READS = 20
 """A pipe holds less than so many chunks; what comes later is not the command's own."""

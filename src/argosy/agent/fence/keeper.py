@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from ..attempt.decide import Stage
+from ..decide import Stage
 from ..loop import Timer
 from ..place import Place
 from . import record

@@ -14,7 +14,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..child import Child
-from ..door.link import Message, Stream
+from ..link import Message, Stream
 from ..loop import Loop, Timer
 from .manifest import HASH
 from .receive import Wire, receive

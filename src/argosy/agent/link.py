@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..loop import Loop
+from .loop import Loop
 
 LINE_MAX = 64 << 20
 READ_BYTES = 1 << 18

@@ -6,7 +6,7 @@ import os
 import pwd
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..records import dataclass
+from .records import dataclass
 
 LOGIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BOTH = ("ARGOSY_", "SKYPILOT_")

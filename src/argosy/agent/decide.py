@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Optional
 
-from ..records import dataclass
+from .records import dataclass
 
 
 class Stage(enum.IntEnum):

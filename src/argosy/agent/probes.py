@@ -10,11 +10,11 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ..logs.log import Lines
-from ..logs.search import Search
-from ..loop import Loop, Timer
-from ..net import network, probe
-from ..records import dataclass
+from .logs.log import Lines
+from .logs.search import Search
+from .loop import Loop, Timer
+from .net import network, probe
+from .records import dataclass
 
 LITERAL_MAX = 2000
 """Characters of what is no regular expression that are looked for as they are."""
