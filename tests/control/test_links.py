@@ -17,6 +17,7 @@ from argosy.control.fences import Fences
 from argosy.control.links import AgentLink
 from argosy.infra.api import HostRef
 from argosy.model.ids import LeaseId, Serial
+from argosy.tasks import the_error
 from tests.control.agents import Agent
 from tests.control.bench import Bench, Skewed, until
 
@@ -262,3 +263,31 @@ async def test_a_frozen_agent_holds_up_nobody_else(folder: Path) -> None:
         for count in range(1, 50):
             link.post(*assign(count, {"padding": "x" * 1000}))
         assert link.has(LEASE, Serial(1, 49))
+
+
+async def test_a_cancellation_is_not_lost_among_errors() -> None:
+    """Of a task whose group is just coming to its end, because something in it failed."""
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+
+    async def work() -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(slow_to_end())
+                await asyncio.sleep(0)
+                raise ValueError("x")
+        except ExceptionGroup as errors:
+            raise the_error(errors) from None
+
+    with pytest.raises(ValueError, match="x"):
+        await work()
+    task = asyncio.create_task(work())
+    for _ in range(5):  # into the end of the group
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -25,6 +25,7 @@ from argosy.model.group import LeaseState
 from argosy.model.ids import GroupId, InfraName, LeaseId, group_of
 from argosy.model.spec import TaskSpec
 from argosy.storage.outgoing import Outgoing, Snapshot
+from argosy.tasks import the_error
 
 log = logging.getLogger("argosy.control.delivery")
 
@@ -250,7 +251,7 @@ async def _send(stream: Stream, outgoing: Outgoing) -> None:
                 group.create_task(_write(stream, frame))
                 following = group.create_task(asyncio.to_thread(outgoing.frame))
             frame = following.result()
-    except ExceptionGroup as errors:  # no `except*`: Python 3.11.2 keeps the group around it
-        raise errors.exceptions[0] from None
+    except ExceptionGroup as errors:
+        raise the_error(errors) from None
     finally:
         outgoing.close()

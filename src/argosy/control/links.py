@@ -19,6 +19,7 @@ from argosy.control.fences import HostFence
 from argosy.errors import ArgosyError, Broken, Unreachable
 from argosy.infra.api import HostRef, Infra, Stream
 from argosy.model.ids import AttemptId, LeaseId, Serial
+from argosy.tasks import the_error
 
 log = logging.getLogger("argosy.control.links")
 
@@ -172,8 +173,8 @@ class AgentLink:
                 sender = group.create_task(self._send(stream), name=f"send {self.ref.host}")
                 await self._receive(stream)
                 sender.cancel()
-        except ExceptionGroup as errors:  # no `except*`: Python 3.11.2 keeps the group around it
-            raise errors.exceptions[0] from None
+        except ExceptionGroup as errors:
+            raise the_error(errors) from None
         finally:
             self._stream = None
             await stream.close()
