@@ -17,7 +17,7 @@ from argosy.control.fences import Fences
 from argosy.control.links import AgentLink
 from argosy.infra.api import HostRef
 from argosy.model.ids import LeaseId, Serial
-from argosy.tasks import the_error
+from argosy.tasks import until_one_ends
 from tests.control.agents import Agent
 from tests.control.bench import Bench, Skewed, until
 
@@ -266,7 +266,10 @@ async def test_a_frozen_agent_holds_up_nobody_else(folder: Path) -> None:
 
 
 async def test_a_cancellation_is_not_lost_among_errors() -> None:
-    """Of a task whose group is just coming to its end, because something in it failed."""
+    """Of who waits for the others to end, because one has failed."""
+
+    async def fails() -> None:
+        raise ValueError("x")
 
     async def slow_to_end() -> None:
         try:
@@ -274,19 +277,10 @@ async def test_a_cancellation_is_not_lost_among_errors() -> None:
         finally:
             await asyncio.sleep(0.05)
 
-    async def work() -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(slow_to_end())
-                await asyncio.sleep(0)
-                raise ValueError("x")
-        except ExceptionGroup as errors:
-            raise the_error(errors) from None
-
     with pytest.raises(ValueError, match="x"):
-        await work()
-    task = asyncio.create_task(work())
-    for _ in range(5):  # into the end of the group
+        await until_one_ends(slow_to_end(), fails())
+    task = asyncio.create_task(until_one_ends(slow_to_end(), fails()))
+    for _ in range(8):  # into the waiting
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -25,7 +25,6 @@ from argosy.model.group import LeaseState
 from argosy.model.ids import GroupId, InfraName, LeaseId, group_of
 from argosy.model.spec import TaskSpec
 from argosy.storage.outgoing import Outgoing, Snapshot
-from argosy.tasks import the_error
 
 log = logging.getLogger("argosy.control.delivery")
 
@@ -116,6 +115,8 @@ class Delivery:
             self._failed(wish, error)
         finally:
             self._under_way.discard(wish.key)
+            if not any(host == wish.host for host, _ in self._under_way):
+                self._room_at.pop(wish.host, None)
             if not self._under_way:
                 self._snapshots.clear()
 
@@ -247,11 +248,11 @@ async def _send(stream: Stream, outgoing: Outgoing) -> None:
     try:
         frame = await asyncio.to_thread(outgoing.frame)
         while frame:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_write(stream, frame))
-                following = group.create_task(asyncio.to_thread(outgoing.frame))
+            following = asyncio.ensure_future(asyncio.to_thread(outgoing.frame))
+            try:
+                await _write(stream, frame)
+            finally:
+                await asyncio.wait({following})
             frame = following.result()
-    except ExceptionGroup as errors:
-        raise the_error(errors) from None
     finally:
         outgoing.close()

@@ -19,7 +19,7 @@ from argosy.control.fences import HostFence
 from argosy.errors import ArgosyError, Broken, Unreachable
 from argosy.infra.api import HostRef, Infra, Stream
 from argosy.model.ids import AttemptId, LeaseId, Serial
-from argosy.tasks import the_error
+from argosy.tasks import until_one_ends
 
 log = logging.getLogger("argosy.control.links")
 
@@ -169,12 +169,7 @@ class AgentLink:
         try:
             self._fence.ask()
             await stream.write(json.dumps(self._hello).encode() + b"\n")
-            async with asyncio.TaskGroup() as group:
-                sender = group.create_task(self._send(stream), name=f"send {self.ref.host}")
-                await self._receive(stream)
-                sender.cancel()
-        except ExceptionGroup as errors:
-            raise the_error(errors) from None
+            await until_one_ends(self._receive(stream), self._send(stream))
         finally:
             self._stream = None
             await stream.close()

@@ -69,7 +69,10 @@ def _placed(target: Path, body: Callable[[], bytes]) -> Path:
             return target
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
-        fresh.write_bytes(body())
+        with fresh.open("wb") as file:
+            file.write(body())
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may leave an empty one under its name
         os.rename(fresh, target)
     return target
 

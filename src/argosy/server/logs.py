@@ -26,7 +26,6 @@ from argosy.model.ids import AttemptId, NodeId
 from argosy.server.agents import SILENT, opened, parsed
 from argosy.server.answers import Out, line
 from argosy.server.context import Context, attempts_of, node_of
-from argosy.tasks import the_error
 
 log = logging.getLogger(__name__)
 
@@ -305,8 +304,8 @@ class _Follower:
         """
         try:
             await self._follow_all(group, sources)
-        except ExceptionGroup as errors:
-            raise the_error(errors) from None
+        except ExceptionGroup as errors:  # no `except*`: Python 3.11.2 keeps the group around it
+            raise errors.exceptions[0] from None
 
     async def _follow_all(self, group: Group, sources: list[Source]) -> None:
         async with asyncio.TaskGroup() as followers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
 import stat
@@ -167,7 +168,8 @@ class Exec:
         if fd >= 0:
             self._loop.on_write(fd, None)
             if self._input_over and self._tty:
-                os.write(fd, b"\x04")
+                with contextlib.suppress(OSError):  # its other end may have gone
+                    os.write(fd, b"\x04")
             elif self._input_over:
                 self._guest.close_input()
 

@@ -296,7 +296,8 @@ class Desk:
         elif not self._tell(lease):
             return False
         with self._book.changed() as entries:
-            if lease in entries and self._mine(entries[lease]):
+            there = entries.get(lease)
+            if there is not None and self._mine(there) and there["released"]:  # not taken anew
                 del entries[lease]
         return True
 
