@@ -62,6 +62,7 @@ TASKS: Final[Mapping[str, str]] = {
     "infra/ssh/host.py": "one opening at a time, kept in `_opening`, ended by `close`",
     "server/answers.py": "a tuple that is awaited, then cancelled in `finally`",
     "server/sessions.py": "a tuple that is awaited, then cancelled in `finally`",
+    "tasks.py": "a list that is cancelled, and awaited, in `finally`",
     "testing/infra_suite.py": "a test that cancels what it began",
 }
 PRINTS: Final[Mapping[str, str]] = {

@@ -248,11 +248,11 @@ async def _send(stream: Stream, outgoing: Outgoing) -> None:
     try:
         frame = await asyncio.to_thread(outgoing.frame)
         while frame:
-            following = asyncio.ensure_future(asyncio.to_thread(outgoing.frame))
-            try:
-                await _write(stream, frame)
-            finally:
-                await asyncio.wait({following})
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_write(stream, frame))
+                following = group.create_task(asyncio.to_thread(outgoing.frame))
             frame = following.result()
+    except ExceptionGroup as errors:  # no `except*`: Python 3.11.2 keeps the group around it
+        raise errors.exceptions[0] from None
     finally:
         outgoing.close()
