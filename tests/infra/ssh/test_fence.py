@@ -173,10 +173,8 @@ def test_without_a_fence_a_cut_is_a_doubt_for_ever_and_nothing_is_lost(person: P
     host = person.nodes("counting")["counting-0"]["host"]
     person.rig.verb("cut", host)
     try:
-        status = "find /root/.argosy-agent /home/worker/.argosy-agent -path '*/run/status'"
-        until(
-            lambda: "status" in person.rig.on_host(host, status + " 2>/dev/null; true"), "it runs"
-        )
+        ended = "grep -rlE '^(exit|signal)' --include=claim /root/.argosy-agent /home/worker"
+        until(lambda: "claim" in person.rig.on_host(host, f"{ended} 2>/dev/null; true"), "it runs")
         ended = boottime()
         until(lambda: boottime() > ended + FENCE, "time stands still")
         assert "is silent: a doubt" in person.argosy("explain", "counting")[1]
