@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from argosy.store.room import ROUND_BYTES
 from tests.faults.scene import (
     agent_pids,
     detach,
@@ -148,6 +149,9 @@ def test_a_full_store_gets_a_clear_error_and_running_groups_go_on(home: Home) ->
 def test_a_group_that_fills_the_disk_can_be_cancelled(home: Home) -> None:
     """Whatever is freed it takes at once: the store has room of its own."""
     with small_disk(home, home.path, 64):
+        home.argosy("status").good()
+        log = home.path / "store.db-wal"
+        until("it has its room", lambda: log.exists() and log.stat().st_size >= ROUND_BYTES)
         work = "exec 2>/dev/null; while :; do head -c 500000 /dev/urandom | base64; done"
         running(home, "greedy", group("greedy", task("work", work)))
         until("the disk is full", lambda: free(home.path) == 0, 60.0)
