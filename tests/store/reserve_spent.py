@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from small_disk import fill  # beside this file, which is run as a program
+
 from argosy.model.action import Decision, Event
 from argosy.model.group import Group
 from argosy.store import reserve
@@ -28,16 +30,6 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def fill(path: Path) -> None:
-    """Take all that is free on the disk."""
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"\0" * 4096)
-        except OSError:
-            return
 
 
 async def save(store: Store, group: Group) -> Group:

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from small_disk import fill  # beside this file, which is run as a program
+
 from argosy.model.action import Decision, Event
 from argosy.store import room
 from argosy.store.store import Store
@@ -19,16 +21,6 @@ from argosy.testing.builders import a_group
 
 SAVES = 300
 DEADLINE_S = 30.0
-
-
-def fill(path: Path) -> None:
-    """Take all that is free on the disk."""
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"\0" * 4096)
-        except OSError:
-            return
 
 
 async def main(folder: Path) -> dict[str, Any]:

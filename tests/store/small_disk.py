@@ -20,3 +20,13 @@ def on_a_tmpfs(folder: Path, options: str, *command: str) -> subprocess.Complete
         capture_output=True,
         text=True,
     )
+
+
+def fill(path: Path) -> None:
+    """Take all that is free on the disk."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+        except OSError:
+            return
