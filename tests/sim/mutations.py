@@ -335,20 +335,20 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "only what the record holds is released",
         "leases",
-        "            if draft.issued(seen.lease):\n",
-        "            if False:\n",
+        "        if draft.issued(seen.lease):\n",
+        "        if False:\n",
     ),
     Mutation(
         "what this store never issued is released",
         "leases",
-        "            if draft.issued(seen.lease):\n",
-        "            if True:\n",
+        "        if draft.issued(seen.lease):\n",
+        "        if True:\n",
     ),
     Mutation(
         "a release is asked for once",
         "leases",
-        "        draft.wake(draft.now + draft.limits.ask_again)\n    return list(actions.values())\n",
-        "        pass\n    return list(actions.values())\n",
+        "        draft.wake(draft.now + draft.limits.ask_again)\n    return actions\n\n\ndef _strays",
+        "        pass\n    return actions\n\n\ndef _strays",
     ),
     Mutation(
         "an acquire is asked for once",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from argosy.decide.draft import Draft
 from argosy.model.action import Action, Replan, make_acquire, make_release
 from argosy.model.group import ASKED, GONE, RELEASING, WAITING, Attempt, Lease
-from argosy.model.ids import ZERO, group_lease
-from argosy.model.observed import SeenState
+from argosy.model.ids import ZERO, InfraName, group_lease
+from argosy.model.observed import Look, SeenState
 
 
 def settle(draft: Draft) -> tuple[Action, ...]:
@@ -88,34 +88,50 @@ def _acquires(draft: Draft) -> list[Action]:
 
 
 def _releases(draft: Draft) -> list[Action]:
-    actions: dict[tuple[str, str], Action] = {}
-    zero = group_lease(draft.group.id)
+    actions: list[Action] = []
     for lease in draft.leases.values():
         if lease.state is RELEASING:
-            release = make_release(lease.placement.infra, lease.id)
-            actions[release.infra, release.lease] = release
+            actions.append(make_release(lease.placement.infra, lease.id))
     for infra, look in draft.observed.looks.items():
-        wanted = _held_on(draft, infra)
-        others = [one for one in look.leases if one.lease != zero]
-        for seen in others:
-            if seen.lease in wanted or (infra, seen.lease) in actions:
-                continue
-            if draft.issued(seen.lease):
-                actions[infra, seen.lease] = make_release(infra, seen.lease)
-            else:
-                text = f"{seen.host or infra} has something that this store does not know"
-                hint = "the store is older than it (a restored backup): end it by hand"
-                draft.wait("stranger", "", text, hint=hint)
-        shown = any(one.lease == zero for one in look.leases)
-        # what a group that is over has there is silent: it keeps nothing that is group-wide
-        silent = draft.final and all(one.lease in draft.leases for one in others)
-        alone = silent or not others
-        needless = shown and not wanted and alone and not _keeps_volumes(draft)
-        if needless and not look.blind_all and not look.blind:
-            actions[infra, zero] = make_release(infra, zero)
+        actions += _strays(draft, infra, look)
+        if _needless(draft, infra, look):
+            actions.append(make_release(infra, group_lease(draft.group.id)))
     if actions:
         draft.wake(draft.now + draft.limits.ask_again)
-    return list(actions.values())
+    return actions
+
+
+def _strays(draft: Draft, infra: InfraName, look: Look) -> list[Action]:
+    """Releases of what is seen there with our mark, and is not in the record as something of that
+    infra."""
+    zero, leases = group_lease(draft.group.id), draft.leases
+    actions: list[Action] = []
+    for seen in look.leases:
+        lease = leases.get(seen.lease)
+        if lease is not None and lease.state <= RELEASING and lease.placement.infra == infra:
+            continue  # needed, or its release was asked for
+        if seen.lease == zero:
+            continue
+        if draft.issued(seen.lease):
+            actions.append(make_release(infra, seen.lease))
+        else:
+            text = f"{seen.host or infra} has something that this store does not know"
+            hint = "the store is older than it (a restored backup): end it by hand"
+            draft.wait("stranger", "", text, hint=hint)
+    return actions
+
+
+def _needless(draft: Draft, infra: InfraName, look: Look) -> bool:
+    """What is group-wide is seen there, and nothing of the group needs it any more."""
+    zero = group_lease(draft.group.id)
+    if look.blind_all or look.blind or all(one.lease != zero for one in look.leases):
+        return False
+    held = (one for one in draft.leases.values() if one.state < RELEASING)
+    if any(one.placement.infra == infra for one in held) or _keeps_volumes(draft):
+        return False
+    others = [one for one in look.leases if one.lease != zero]
+    # what a group that is over has there is silent: it keeps nothing that is group-wide
+    return not others or (draft.final and all(one.lease in draft.leases for one in others))
 
 
 def _keeps_volumes(draft: Draft) -> bool:
@@ -123,15 +139,6 @@ def _keeps_volumes(draft: Draft) -> bool:
     if draft.ending:
         return False
     return any(mount.ephemeral for task in draft.group.spec.tasks for mount in task.volumes)
-
-
-def _held_on(draft: Draft, infra: str) -> set[str]:
-    """The leases of the group on that infra that are needed."""
-    return {
-        one.id
-        for one in draft.leases.values()
-        if one.placement.infra == infra and one.state < RELEASING
-    }
 
 
 def _replan(draft: Draft) -> list[Action]:
