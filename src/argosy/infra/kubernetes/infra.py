@@ -19,8 +19,7 @@ from argosy.errors import ArgosyError, CapacityError, InfraError, Unreachable
 from argosy.infra.api import Health, HostRef, HostView, Stream
 from argosy.infra.kubernetes import marks
 from argosy.infra.kubernetes.claims import Claims
-from argosy.infra.kubernetes.cluster.client import Cluster
-from argosy.infra.kubernetes.cluster.exec_stream import ExecStream
+from argosy.infra.kubernetes.cluster.client import Cluster, Json
 from argosy.infra.kubernetes.cluster.failures import (
     ASK_FOR_RIGHTS,
     FORBIDDEN,
@@ -33,9 +32,10 @@ from argosy.infra.kubernetes.cluster.rights import missing, no_namespace, vital
 from argosy.infra.kubernetes.cluster.sight import FIRST_LIST_SECONDS, Sight
 from argosy.infra.kubernetes.config import ContextConfig
 from argosy.infra.kubernetes.door import Door
+from argosy.infra.kubernetes.early import Early
 from argosy.infra.kubernetes.facts import offers
 from argosy.infra.kubernetes.facts.cards import Card, cards_of_pod
-from argosy.infra.kubernetes.facts.seen import seen
+from argosy.infra.kubernetes.facts.seen import being_made, seen
 from argosy.infra.kubernetes.kept import Kept, Reader
 from argosy.infra.kubernetes.manifests import compose, export, scripts
 from argosy.infra.kubernetes.pods import Pods
@@ -60,7 +60,6 @@ ATTACH_SECONDS: Final = 15.0
 BUSY_SECONDS: Final = 10.0  # of these, that a busy server is asked again
 DIAL_SECONDS: Final = 10.0  # that an attach waits for an agent which is to dial in
 MAKE_NAMESPACE: Final = "`kubectl create namespace {}`, or name another one in config.yaml"
-NOISE_MAX: Final = 1 << 16  # bytes before the first word of a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,11 @@ class Kubernetes:
         self._kept.sweep()
         if settings.door is not None:
             settings.door.living.append(self._living)
-        self._pods = Pods(self._cluster, self._sight, self._objects, self._kept, settings.door)
+        self._early = Early(self._cluster, self._sight, self._change.set)
+        answers = self._early.answers
+        self._pods = Pods(
+            self._cluster, self._sight, self._objects, self._kept, settings.door, answers
+        )
         self._used = folder / "used"
         self._noted = False  # in this life, that something may be there
         self._wakes_on = wakes_on or frozenset()
@@ -164,12 +167,26 @@ class Kubernetes:
         ready = (pods.current, anchors.current, services.current)
         if pods.items:
             await self._sight.nodes()  # whether a node is ready decides what an end means
-        leases = [seen(pod, node_ready=self._sight.node_ready(pod)) for pod in pods.items.values()]
+        self._greet(pods.items)
+        leases = [self._seen(pod) for pod in pods.items.values()]
         for anchor in anchors.items.values():
             lease = marks.lease_of(anchor)
             if lease is not None:
                 leases.append(SeenLease(lease, SeenState.UP))
         return Look(self.name, began, tuple(leases), blind_all=not all(ready))
+
+    def _greet(self, pods: Mapping[str, Json]) -> None:
+        """See which agents answer already. Agents that dial do so by themselves, and connections to
+        a balanced task need the address that the cluster knows: both have time.
+        """
+        if self._settings.door is None:
+            balanced = self._wide.balanced
+            made = [name for name, pod in pods.items() if being_made(pod) and not balanced(pod)]
+            self._early.look(made, pods)
+
+    def _seen(self, pod: Json) -> SeenLease:
+        answers = self._early.answers(pod["metadata"]["name"])
+        return seen(pod, node_ready=self._sight.node_ready(pod), answers=answers)
 
     async def _open_door(self) -> None:
         """Let agents dial in. Where that cannot be, they are attached by exec."""
@@ -193,8 +210,13 @@ class Kubernetes:
                 raise self._no_agent(host, "it has not dialed in yet")
             async with asyncio.timeout(ATTACH_SECONDS):
                 await self._cluster.open()
+                early = await self._early.take(host.host)
+                if early is not None:
+                    return early
                 stream = await self._pods.exec(host.host, scripts.ATTACH_COMMAND, BUSY_SECONDS)
-                return await self._introduced(host, stream)
+                if not await stream.begins_with(scripts.ATTACHED):
+                    raise self._no_agent(host, stream.said or "it ended at once")
+                return stream
         except TimeoutError as error:
             raise self._no_agent(host, f"not within {ATTACH_SECONDS:g} s") from error
         except Refused as error:
@@ -338,6 +360,7 @@ class Kubernetes:
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""
+        await self._early.close()
         await self._sight.close()
         if self._settings.door is not None:
             await self._settings.door.close()
@@ -382,7 +405,7 @@ class Kubernetes:
         """Whether a lease is there: its agent may dial in."""
         for pod in self._sight.known("pods"):
             if marks.lease_of(pod) == lease:
-                return seen(pod, node_ready=self._sight.node_ready(pod)).state is not SeenState.GONE
+                return self._seen(pod).state is not SeenState.GONE
         return False
 
     async def _pod_settings(self, request: LeaseRequest) -> compose.PodSettings:
@@ -398,22 +421,6 @@ class Kubernetes:
         return self._settings.door.address if self._settings.door is not None else ""
 
     # --- attaching -------------------------------------------------------------------------------
-
-    async def _introduced(self, host: HostRef, stream: ExecStream) -> ExecStream:
-        """The stream, once the agent's end of it has said its first word."""
-        noise = 0
-        try:
-            while line := await stream.readline():
-                if line.strip() == scripts.ATTACHED.encode():
-                    return stream
-                noise += len(line)
-                if noise > NOISE_MAX:
-                    break
-        except BaseException:
-            await stream.close()
-            raise
-        await stream.close()
-        raise self._no_agent(host, stream.said or "it ended at once")
 
     def _no_agent(self, host: HostRef, why: str, hint: str = "") -> Unreachable:
         logs = f"`kubectl -n {self._cluster.namespace} logs {host.host}` shows what it says"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from argosy.errors import ArgosyError
@@ -35,10 +35,12 @@ class Pods:
     """The pods of one context."""
 
     def __init__(
-        self, cluster: Cluster, sight: Sight, objects: Objects, kept: Kept, door: Door | None
-    ) -> None:
+        self, cluster: Cluster, sight: Sight, objects: Objects, kept: Kept, door: Door | None,
+        answers: Callable[[str], bool],
+    ) -> None:  # fmt: skip
+        """`answers`: whether the agent in a pod does, which the cluster does not say to run yet."""
         self._cluster, self._sight, self._objects, self._kept = cluster, sight, objects, kept
-        self._door = door
+        self._door, self._early_answers = door, answers
         self._turns = Turns(TURN_FIRST, TURN_MOST)  # of pods, for exec
         self._undialed: dict[str, int] = {}  # pod -> how often its agent was waited for in vain
 
@@ -122,7 +124,8 @@ class Pods:
         until = now() + SILENT_SECONDS
         while True:
             there = (await self._sight.mine("pods")).items.get(pod, there)
-            if (there.get("status") or {}).get("phase") != "Running":
+            runs = (there.get("status") or {}).get("phase") == "Running"
+            if not runs and not self._early_answers(pod):
                 return False
             if self._sight.node_ready(there) is not False:
                 return True

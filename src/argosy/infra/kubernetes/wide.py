@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from argosy.infra.kubernetes import marks
+from argosy.infra.kubernetes.cluster.client import Json
 from argosy.infra.kubernetes.cluster.objects import Objects
 from argosy.infra.kubernetes.cluster.sight import Sight
 from argosy.infra.kubernetes.manifests import compose
@@ -75,6 +76,12 @@ class Wide:
             if one["metadata"]["labels"][marks.GROUP] == group
             and marks.BALANCED in (one["metadata"].get("annotations") or {})
         }
+
+    def balanced(self, pod: Json) -> bool:
+        """Whether connections are balanced to that pod's task."""
+        labels = pod["metadata"]["labels"]
+        tasks = self.balanced_addresses(labels[marks.GROUP])
+        return labels[marks.TASK] in map(marks.task_label, tasks)
 
     async def release(self, group: GroupId) -> None:
         """Ask for the end of all of it, the anchor last: what it owns goes with it in any case."""

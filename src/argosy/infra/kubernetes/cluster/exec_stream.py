@@ -17,6 +17,7 @@ STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 FRAME_MAX: Final = 64 << 10  # bytes of one message to the server
 SAID_MAX: Final = 16 << 10  # bytes of standard error that are kept
 LINE_MAX: Final = 64 << 20  # of the agent protocol
+NOISE_MAX: Final = 1 << 16  # bytes before the first word of a stream
 
 
 class ExecStream:
@@ -48,6 +49,22 @@ class ExecStream:
             if not await self._more():
                 return self._taken(len(self._buffer))
         return self._taken(end + 1)
+
+    async def begins_with(self, word: str) -> bool:
+        """Whether a line that is that word comes, before much else. Else, and where it fails, the
+        stream is closed. Raises what reading raises.
+        """
+        noise = 0
+        try:
+            while noise <= NOISE_MAX and (line := await self.readline()):
+                if line.strip() == word.encode():
+                    return True
+                noise += len(line)
+        except BaseException:
+            await self.close()
+            raise
+        await self.close()
+        return False
 
     async def write(self, data: bytes) -> None:
         """Send; waits while the other side is slow. Raises Unreachable when nobody is there."""

@@ -41,6 +41,7 @@ RIGHTS: Final = (
     *_each("services", "create get list watch delete"),
     *_each("secrets", "create get delete"),
     *_each("persistentvolumeclaims", "create get list delete"),
+    *_each("events", "list watch"),
     *_each("nodes", "list watch", wide=True),
     *_each("pods", "list watch", wide=True),
 )
@@ -48,7 +49,7 @@ RIGHTS: Final = (
 
 def vital(right: Right, *, dial: bool) -> bool:
     """Whether nothing runs without it. `dial`: agents dial out, and `exec` is seldom needed."""
-    seldom = ("persistentvolumeclaims", *(("pods/exec",) if dial else ()))
+    seldom = ("persistentvolumeclaims", "events", *(("pods/exec",) if dial else ()))
     return not right.wide and right.resource not in seldom
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from argosy.infra.kubernetes import marks
@@ -12,6 +12,8 @@ from argosy.infra.kubernetes.facts import offers
 from argosy.infra.kubernetes.marks import Owner
 
 FIRST_LIST_SECONDS: Final = 10.0  # that whoever asks waits for a watch that begins
+STARTED: Final = "Started"  # the reason of an event
+OUR_CONTAINER: Final = f"spec.containers{{{marks.CONTAINER}}}"
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -56,6 +58,19 @@ class Sight:
             ),
         )  # fmt: skip
 
+    def started(self) -> Collection[str]:
+        """The pods whose kubelet has told that it started our container: that is told at once, and
+        that it runs when the kubelet next looks. Nothing where events may not be seen.
+        """
+        if STARTED not in self._watches:
+            path = self._cluster.in_namespace("events")
+            self._watches[STARTED] = Watched(
+                self._cluster, path, "", self._changed, who=self._owner.selector,
+                kept=_pod_started, fieldSelector=f"involvedObject.kind=Pod,reason={STARTED}",
+            )  # fmt: skip
+            self._watches[STARTED].begin()
+        return set(self._watches[STARTED].items.values())
+
     async def _begun(self, key: str, make: Callable[[], Watched]) -> Watched:
         if key not in self._watches:
             self._watches[key] = make()
@@ -79,6 +94,12 @@ class Sight:
         """Watch no more."""
         for watched in self._watches.values():
             await watched.close()
+
+
+def _pod_started(event: Json) -> str:
+    """The pod in which our container was started; "" for another container."""
+    about = event["involvedObject"]
+    return str(about["name"]) if about.get("fieldPath") == OUR_CONTAINER else ""
 
 
 def _trimmed(item: Json) -> Any:

@@ -56,10 +56,14 @@ class Watched:
         self._synced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def ready(self, seconds: float) -> bool:
-        """Begin, if need be, and wait for the first list; whether it is current then."""
+    def begin(self) -> None:
+        """Watch, unless it does."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"watch {self._path}")
+
+    async def ready(self, seconds: float) -> bool:
+        """Begin, if need be, and wait for the first list; whether it is current then."""
+        self.begin()
         if not self.current and self._failures == 0:
             try:
                 async with asyncio.timeout(seconds):

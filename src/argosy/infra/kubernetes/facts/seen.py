@@ -59,10 +59,11 @@ UNSCHEDULABLE: Final = "Unschedulable"
 GATED: Final = "SchedulingGated"  # something else, such as a quota of the cluster, lets it wait
 
 
-def seen(pod: Pod, *, node_ready: bool | None) -> SeenLease:
+def seen(pod: Pod, *, node_ready: bool | None, answers: bool = False) -> SeenLease:
     """The lease of one of our pods.
 
     `node_ready`: of the node that it is on, which may be gone; None where that cannot be seen.
+    `answers`: its agent does, so it runs, whether that is said already or not.
     """
     lease = lease_of(pod)
     assert lease is not None, "only what bears the mark is asked for"
@@ -77,9 +78,16 @@ def seen(pod: Pod, *, node_ready: bool | None) -> SeenLease:
         return SeenLease(lease, SeenState.GONE, name, _end(pod, ended))
     if ended is not None:  # other containers, from `pod_config`, still run
         return SeenLease(lease, SeenState.GONE, name, _end(pod, ended))
-    if "running" in _state(_ours(status)):
+    if answers or "running" in _state(_ours(status)):
         return SeenLease(lease, SeenState.UP, name, leaving=leaving(pod))
     return _pending(pod, lease)
+
+
+def being_made(pod: Pod) -> bool:
+    """Whether it has a node, and is not said to run yet, or to have ended."""
+    status = pod.get("status") or {}
+    over = _ended(status) is not None or status.get("phase") in ("Failed", "Succeeded")
+    return bool(node_of(pod)) and not over and "running" not in _state(_ours(status))
 
 
 def leaving(pod: Pod) -> str:

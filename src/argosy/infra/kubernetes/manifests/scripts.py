@@ -8,6 +8,7 @@ that the first wrote. `relay` is a program of its own, which starts sooner than 
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from argosy.infra.interpreter import PYTHONS, find
@@ -25,6 +26,7 @@ DIAL_VOLUME: Final = "argosy-dial"
 CERTIFICATE_KEY, TOKEN_KEY = "certificate", "token"  # as agent/pod/dial.py has it
 FOLDER: Final = "/var/argosy"  # where the pod's own folder is
 HOME: Final = f"{FOLDER}/home"
+HOSTS: Final = "/etc/hosts"  # which the agent writes, if it may
 AGENT_KEY: Final = "agent.pyz"  # and beside it, as agent.MARK.pyz, its code for one Python
 RELAY_KEY: Final = "relay.py"
 START_KEY: Final = "start"
@@ -59,4 +61,6 @@ START_COMMAND: Final = ("sh", f"{MOUNT}/{START_KEY}")
 ATTACH_COMMAND: Final = (
     "sh", f"{MOUNT}/{COMMAND_KEY}", "relay", HOME, ATTACHED, f"{ATTACH_WAIT:g}",
 )  # fmt: skip
+# The same where names do not need the cluster, which does not know the pod's address yet.
+EARLY_COMMAND: Final = ("sh", "-c", f"[ -w {HOSTS} ] && exec {shlex.join(ATTACH_COMMAND)}")
 KEEP_COMMAND: Final = ("sh", f"{MOUNT}/{COMMAND_KEY}", "keep", "--home", HOME)
