@@ -14,7 +14,7 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ START_SECONDS = 10.0
 GONE = 410
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 COLLECTIONS = (
-    "pods", "nodes", "services", "secrets", "configmaps", "persistentvolumeclaims",
+    "pods", "nodes", "events", "services", "secrets", "configmaps", "persistentvolumeclaims",
 )  # fmt: skip
 BROKEN = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ssl.SSLError)
 
@@ -73,6 +73,7 @@ class Between:
     log: list[Asked] = field(default_factory=list)
     port: int = 0
     away: bool = False  # it takes connections, and ends them
+    withheld: bytes = b""  # a watch that says this is kept back meanwhile, from there on
     _loop: asyncio.AbstractEventLoop | None = None
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -93,6 +94,15 @@ class Between:
             yield
         finally:
             self.away = False
+
+    @contextmanager
+    def withhold(self, words: str) -> Iterator[None]:
+        """No watch tells of that meanwhile."""
+        self.withheld = words.encode()
+        try:
+            yield
+        finally:
+            self.withheld = b""
 
     @contextmanager
     def fault(self, status: int, *verbs: str, **more: object) -> Iterator[None]:
@@ -144,9 +154,10 @@ class Between:
         theirs, back = await asyncio.open_connection(there.hostname, there.port, ssl=context)
         try:
             back.write(_once(head))
+            passes = self._passes if _asked(head).verb == "watch" else _at_once
             ways = [
                 asyncio.ensure_future(_copied(reader, back)),
-                asyncio.ensure_future(_copied(theirs, writer)),
+                asyncio.ensure_future(_copied(theirs, writer, passes)),
             ]
             # Of the two ways the answer's end is the end: whoever asks sends nothing after it.
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -156,10 +167,23 @@ class Between:
         finally:
             back.close()
 
+    async def _passes(self, data: bytes) -> None:
+        while self.withheld and self.withheld in data:
+            await asyncio.sleep(0.01)
 
-async def _copied(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+
+async def _at_once(_data: bytes) -> None:
+    """Nothing is waited for."""
+
+
+async def _copied(
+    source: asyncio.StreamReader,
+    target: asyncio.StreamWriter,
+    passes: Callable[[bytes], Awaitable[None]] = _at_once,
+) -> None:
     with suppress(*BROKEN):
         while data := await source.read(CHUNK):
+            await passes(data)
             target.write(data)
             await target.drain()
 

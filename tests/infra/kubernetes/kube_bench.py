@@ -112,10 +112,10 @@ class KubeBench:
         return self.opened[-1]
 
 
-def configure(home: Path, space: Namespace) -> None:
-    """A home with the context."""
+def configure(home: Path, space: Namespace, **more: object) -> None:
+    """A home with the context; `more` stands in it."""
     home.mkdir(exist_ok=True)
-    (home / "config.yaml").write_text(yaml.safe_dump(config(space)))
+    (home / "config.yaml").write_text(yaml.safe_dump(config(space, **more)))
 
 
 def an_infra(home: Path, server: str = "suite") -> Kubernetes:
@@ -126,9 +126,9 @@ def an_infra(home: Path, server: str = "suite") -> Kubernetes:
 
 
 @asynccontextmanager
-async def kube_bench(home: Path, space: Namespace) -> AsyncIterator[KubeBench]:
+async def kube_bench(home: Path, space: Namespace, **more: object) -> AsyncIterator[KubeBench]:
     """A bench; afterwards nobody is connected."""
-    configure(home, space)
+    configure(home, space, **more)
     bench = KubeBench(home, an_infra(home), NodeBreaks(space))
     try:
         yield bench

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from argosy.infra.kubernetes.facts.seen import leaving, seen
+from argosy.infra.kubernetes.facts.seen import being_made, leaving, seen
 from argosy.model.observed import SeenState
 
 PODS = Path(__file__).parent / "pods"
@@ -31,6 +31,28 @@ def test_a_pod_that_runs_is_up_under_its_own_name():
     found = seen(a_pod("running"), node_ready=True)
     assert (found.lease, found.state) == ("g3f9a1c5eed01-6b0f3a2c-1.6b0f3a2c-1", SeenState.UP)
     assert (found.host, found.text, found.leaving) == (f"{NAME}-1", "", "")
+
+
+def a_pod_being_made(**status: Any) -> dict[str, Any]:
+    """On its node, and nothing is said of its container."""
+    return changed("running", phase="Pending", **{"containerStatuses": [], **status})
+
+
+def test_a_pod_whose_agent_answers_is_up_before_that_is_said():
+    pod = a_pod_being_made()
+    assert seen(pod, node_ready=True).state is SeenState.PENDING
+    assert seen(pod, node_ready=True, answers=True) == seen(a_pod("running"), node_ready=True)
+
+
+@pytest.mark.parametrize("name", ["ended", "evicted", "out-of-memory", "no-python"])
+def test_what_has_ended_is_not_up_because_it_once_answered(name: str):
+    assert seen(a_pod(name), node_ready=True, answers=True) == seen(a_pod(name), node_ready=True)
+
+
+def test_a_pod_is_being_made_from_its_node_to_its_first_word():
+    assert being_made(a_pod_being_made())
+    names = ("running", "unschedulable", "ended", "evicted", "no-python")
+    assert not any(being_made(a_pod(name)) for name in names)
 
 
 def test_a_silent_node_is_no_evidence():
