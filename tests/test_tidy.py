@@ -59,6 +59,7 @@ TASKS: Final[Mapping[str, str]] = {
     "infra/local/infra.py": "`_tasks` keeps, names and removes",
     "infra/ssh/desk.py": "one reader for each desk, ended by `close`",
     "infra/kubernetes/cluster/watch.py": "one for each watch, ended by `close`",
+    "infra/kubernetes/early.py": "one for each pod, kept in `_tries`, ended by `close`",
     "infra/ssh/host.py": "one opening at a time, kept in `_opening`, ended by `close`",
     "server/answers.py": "a tuple that is awaited, then cancelled in `finally`",
     "server/sessions.py": "a tuple that is awaited, then cancelled in `finally`",
