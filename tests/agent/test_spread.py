@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argosy.agent.net import machine
+from argosy.agent.net.linux import interfaces
 from tests.agent.rig import Agent
 
 OWN = "127.0.0.9"
@@ -103,5 +104,5 @@ def test_the_address_of_an_ssh_session_comes_first(monkeypatch) -> None:
 
 
 def test_what_nobody_here_has_cannot_be_listened_at() -> None:
-    assert machine.bindable("127.0.0.1")
-    assert not machine.bindable(ELSEWHERE)
+    assert interfaces.bindable("127.0.0.1")
+    assert not interfaces.bindable(ELSEWHERE)

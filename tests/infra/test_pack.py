@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import marshal
 import subprocess
 import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+import argosy
 from argosy.infra.kubernetes.manifests.scripts import AGENT_KEY, RELAY_KEY
 from argosy.infra.lean import bare, mark, pyc
 from argosy.infra.pack import (
@@ -21,6 +25,7 @@ from argosy.infra.pack import (
     travelling_agent,
 )
 
+AGENT = Path(argosy.__file__).parent / "agent"
 SOURCE = b'''"""What it is for."""
 
 from __future__ import annotations
@@ -95,3 +100,59 @@ def test_all_run_without_anything_else(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()
+
+
+TYPED = b"""from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+Table = Dict[str, int]
+here: List[int] = [1]
+
+
+class Row:
+    name: str
+    size: Optional[int] = None
+
+    def grown(self, *by: int, most: Any = 9) -> Table:
+        total: int = sum(by)
+        later: int
+        return {self.name: min(total, most)}
+"""
+
+
+def test_code_that_travels_says_nothing_of_types_but_of_fields():
+    code = marshal.loads(pyc("typed", TYPED, lean=True)[16:])
+    found: dict = {}
+    exec(code, found)
+    assert not {"Any", "List", "Optional"} & found.keys()
+    assert found["Table"] == found["Dict"][str, int]
+    assert found["here"] == [1]
+    row = found["Row"]
+    assert row.__annotations__ == {"name": "str", "size": "Optional[int]"}
+    assert row.grown.__annotations__ == {}
+    row.name = "a"
+    assert row().grown(3, 4) == {"a": 7}
+    assert row().grown(8, 4) == {"a": 9}
+
+
+def test_annotations_of_the_agent_are_never_evaluated():
+    """What is left out when it travels is a comment for people, then."""
+    for path in AGENT.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        modules = [one.module for one in tree.body if isinstance(one, ast.ImportFrom)]
+        assert "typing" not in modules or modules[0] == "__future__", path
+
+
+def test_who_only_looks_at_a_host_loads_little(tmp_path):
+    words = ["lease", "--home", str(tmp_path / "home"), "--book", str(tmp_path / "book")]
+    program = str(travelling_agent(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "importtime", program, *words],
+        input="", capture_output=True, text=True, timeout=60, cwd="/",
+        env={"HOME": str(tmp_path), "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"},
+    )  # fmt: skip
+    assert json.loads(done.stdout.splitlines()[0])["facts"]["cpus"]
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "agent.leases.desk" in loaded
+    assert not {"typing", "socket", "ctypes", "shutil", "subprocess"} & loaded

@@ -5,8 +5,6 @@ one.
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 import sys
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -22,13 +20,14 @@ def host_facts(home: str) -> Dict[str, Any]:
     """Cores, memory, GPUs, disk, Python and name of this machine (`network` is added by the
     caller).
     """
+    disk = os.statvfs(home)
     return {
         "cpus": cores(),
         "memory_gib": round(memory_gib(), 2),
         "gpus": gpus(),
-        "disk_free_gib": round(shutil.disk_usage(home).free / GIB, 2),
+        "disk_free_gib": round(disk.f_bavail * disk.f_frsize / GIB, 2),
         "python": sys.version.split()[0],
-        "hostname": socket.gethostname(),
+        "hostname": os.uname().nodename,
     }
 
 
@@ -82,7 +81,8 @@ def _number(text: str, unit: float = 1.0) -> Optional[float]:
 
 def _cards(command: str, *fields: str) -> List[List[str]]:
     """For each card its index and these fields; [] when there is no answer in SMI_SECONDS."""
-    path = shutil.which(command)
+    paths = [os.path.join(folder, command) for folder in os.get_exec_path()]
+    path = next((one for one in paths if os.access(one, os.X_OK)), None)
     if path is None:
         return []
     import subprocess  # here only: it would cost every agent a megabyte

@@ -1,7 +1,8 @@
 """Makes a module small for its way to another machine, and compiles it.
 
-From the source go docstrings and lines that are comments, from the code the columns. Lines, names
-and assertions stay as they are, so a traceback says where it was as ever.
+From the source go docstrings and lines that are comments, from the code the columns, what is said
+of types, and `typing`, where nothing else needs it. Lines, names and assertions stay as they are,
+so a traceback says where it was as ever.
 """
 
 from __future__ import annotations
@@ -55,11 +56,50 @@ def _blank(lines: list[str], node: ast.Expr) -> None:
 
 def pyc(name: str, source: bytes, *, lean: bool = False) -> bytes:
     """The contents of a .pyc for this interpreter; lean: smaller, and longer in the making."""
-    code = compile(source, name, "exec", dont_inherit=True)
+    tree = ast.parse(source, name)
+    code = compile(_untyped(tree) if lean else tree, name, "exec", dont_inherit=True)
     flags = UNCHECKED_HASH.to_bytes(4, "little")
     checked = importlib.util.source_hash(source)
     body = marshal.dumps(_without_columns(code) if lean else code)
     return importlib.util.MAGIC_NUMBER + flags + checked + body
+
+
+def _untyped(tree: ast.Module) -> ast.Module:
+    """Without annotations, but for those of fields, and without names of `typing` that only they
+    use. It is for modules whose annotations are not evaluated (PEP 563).
+    """
+    tree = _Untyped().visit(tree)
+    fields = [node.annotation for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)]
+    said = {id(node) for one in fields for node in ast.walk(one)}
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in said]
+    used = {node.id for node in names}
+    for statement in [one for one in tree.body if isinstance(one, ast.ImportFrom)]:
+        if statement.module == "typing":
+            statement.names = [one for one in statement.names if (one.asname or one.name) in used]
+            if not statement.names:
+                tree.body.remove(statement)
+    return tree
+
+
+class _Untyped(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.body = [
+            one if isinstance(one, ast.AnnAssign) else self.visit(one) for one in node.body
+        ]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
 def _without_columns(code: CodeType) -> CodeType:

@@ -20,9 +20,20 @@ class Lines:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._parts: list[bytes] = []  # of a line whose end has not come yet
+        self._first = b""  # a line that was looked at, and not read
+
+    async def begins(self) -> bool:
+        """Whether a line comes before the end; it is there to be read. For a stream that nobody has
+        read from.
+        """
+        self._first = await self.readline()
+        return bool(self._first)
 
     async def read(self, most: int = 65536) -> bytes:
         """Up to so many bytes; b"" at the end."""
+        if self._first:
+            found, self._first = self._first[:most], self._first[most:]
+            return found
         try:
             return await self._reader.read(most)
         except ConnectionError:
@@ -34,6 +45,9 @@ class Lines:
         A long line is put together from parts, so that a stream that nobody reads holds no more
         than READ_AHEAD twice. Whoever is cancelled loses nothing: the next call goes on.
         """
+        if self._first:
+            line, self._first = self._first, b""
+            return line
         parts = self._parts
         while sum(map(len, parts)) <= LINE_MAX:
             try:

@@ -16,9 +16,14 @@ import json
 import os
 import time
 import zlib
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..processes.folder import identity_of
+
+TYPE_CHECKING = False  # as `typing` has it, which is not loaded here
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+    Entries = Dict[str, Dict[str, Any]]
 
 MACHINE_FILE = "/var/tmp/argosy-leases.json"
 SERVERS_FILE = "/tmp/argosy-gpu-leases.json"
@@ -28,8 +33,6 @@ SIZE_MAX = 16 << 20
 LOCK_SECONDS, LOCK_PAUSE = 2.0, 0.005
 TOUCH_AFTER = 86400.0
 """Seconds; systems remove what lies in such a folder, and nobody has touched for weeks."""
-
-Entries = Dict[str, Dict[str, Any]]
 
 
 class Refused(Exception):

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import socket
 import sys
 import time
 from typing import Any, Dict, List, Optional
@@ -25,7 +24,13 @@ from typing import Any, Dict, List, Optional
 from .. import facts
 from ..net import machine
 from ..processes.folder import boot_id
-from .book import MACHINE_FILE, Book, Entries, Refused
+from .book import MACHINE_FILE, Book, Refused
+
+TYPE_CHECKING = False  # as `typing` has it
+if TYPE_CHECKING:
+    import socket
+
+    from .book import Entries
 
 SILENCE_S = 120.0
 START_S = 20.0
@@ -321,6 +326,8 @@ class Desk:
 
     def _lives(self) -> bool:
         """Whether an agent listens, be it too busy to answer."""
+        import socket  # here only: who looks at a host has no need of it
+
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.setblocking(False)
             try:
@@ -333,6 +340,8 @@ class Desk:
         return True
 
     def _connected(self) -> Optional[socket.socket]:
+        import socket
+
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             os.chdir(self._home)  # the path of a socket is short

@@ -47,7 +47,7 @@ Attempts (used by the launcher, in `enter.py`, which needs os and ctypes only)
     enter.join(written)              in the child that the launcher has just forked, after `alive`
                                      was opened and before it claims: moves it into the group's PID
                                      namespace. Returns in *another* process: the caller's ends with
-                                     0. The descriptor gives `enter.record` of spec["join"]; where
+                                     0. The descriptor gives `join_record` of spec["join"]; where
                                      that is None, skip it.
     enter.enter(spec)                in the program's child, after setsid and the redirection of
                                      output, before descriptors are closed; returns in the same

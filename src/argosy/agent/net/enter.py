@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 
+from ..processes.layout import join_record
 from .linux import kernel
 
 TYPE_CHECKING = False  # as `typing` has it, which is not loaded here (launch.py)
@@ -30,16 +31,6 @@ if TYPE_CHECKING:
 
     Spec = Dict[str, Any]
 CLOSED_AT_EXEC = os.O_RDONLY | os.O_CLOEXEC
-FIELD_BYTES = 32
-
-
-def record(pid: int, own: bool) -> bytes:
-    """What `join` reads of the holder `pid`: two paths, and own or not, each of FIELD_BYTES. All is
-    as the system calls take it: nothing is left to be computed.
-    """
-    paths = [b"/proc/%d/ns/%s" % (pid, name) for name in (b"pid", b"user")]
-    filled = b"".join([path.rjust(FIELD_BYTES, b"/") for path in paths])
-    return filled + (b"1" if own else b"0").ljust(FIELD_BYTES)
 
 
 def join(
@@ -50,8 +41,8 @@ def join(
     _unshare: Callable[[int], int] = kernel.libc.unshare,
     _fork: Callable[[], int] = kernel.libc.fork,
 ) -> None:
-    """Move into the PID namespace of the holder whose `record` the descriptor `written` gives;
-    returns in another process.
+    """Move into the PID namespace of the holder whose `join_record` (processes/layout.py) the
+    descriptor `written` gives; returns in another process.
 
     Call it in a fresh, single-threaded child. The caller's process exits with 0; the one that goes
     on is a child of the holder, in the same session, with the same descriptors (and two more, which
@@ -89,7 +80,7 @@ def join(
 def join_holder(pid: int, own: bool) -> None:
     """`join` for who has no record in a file."""
     reader, writer = os.pipe()
-    os.write(writer, record(pid, own))
+    os.write(writer, join_record(pid, own))
     os.close(writer)
     join(reader)
 

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 from .. import records
 from . import machine, supervisor
 from . import names as hosts_file
+from .linux import interfaces
 from .network import Network, from_record, load, locked, save, with_names
 
 # 127.64.0.0/10, away from 127.0.0.1, 127.0.0.53 and Debian's 127.0.1.1: 16,384 ranges of a /24
@@ -63,7 +64,7 @@ def build(
 
 def _bound(address: str) -> str:
     """Where programs listen that are to be reached at the address."""
-    if not address or machine.bindable(address):
+    if not address or interfaces.bindable(address):
         return address
     return machine.found_address() or address
 

@@ -7,17 +7,11 @@ runs already, knows it too.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import socket
-import struct
-from typing import Optional
 
 FILE, TRIALS = "address", "trial.json"
-SIOCGIFADDR = 0x8915
 OF_ONE_HOST = ("127.", "0.", "169.254.")
-NOWHERE = ("192.0.2.1", 9)  # RFC 5737: nobody has it; a datagram socket sends nothing by connecting
 
 
 def say_address(home: str, address: str) -> None:
@@ -41,20 +35,12 @@ def said_address(home: str) -> str:
 def found_address() -> str:
     """Where this ssh session came in, else the way out, else any interface's; "" without all."""
     session = os.environ.get("SSH_CONNECTION", "").split()
-    for address in (session[2] if len(session) == 4 else "", _way_out(), _any()):
-        if _reachable(address):
-            return address
-    return ""
+    if len(session) == 4 and _reachable(session[2]):
+        return session[2]
+    from .linux import interfaces  # sockets: whom a session tells its address does not load them
 
-
-def bindable(address: str) -> bool:
-    """Whether a program here can listen at it: not where somebody else passes it on to here."""
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.bind((address, 0))
-            return True
-    except OSError:
-        return False
+    found = (interfaces.way_out(), *interfaces.every())
+    return next(filter(_reachable, found), "")
 
 
 def found_mode(directory: str, boot: str) -> str:
@@ -75,32 +61,3 @@ def found_mode(directory: str, boot: str) -> str:
 def _reachable(text: str) -> bool:
     """Whether another host may reach it: IPv4, neither loopback nor of one link only."""
     return bool(text) and ":" not in text and not text.startswith(OF_ONE_HOST)
-
-
-def _way_out() -> str:
-    """The address that what leaves by the default route has."""
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.connect(NOWHERE)
-            return str(sock.getsockname()[0])
-    except OSError:
-        return ""
-
-
-def _any() -> str:
-    """That of the first interface which has one for others."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for _, name in socket.if_nameindex():
-            address = _of(sock, name)
-            if address is not None and _reachable(address):
-                return address
-    return ""
-
-
-def _of(sock: socket.socket, interface: str) -> Optional[str]:
-    request = struct.pack("256s", interface.encode()[:15])
-    try:
-        answer = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, request)
-    except OSError:
-        return None
-    return socket.inet_ntoa(answer[20:24])

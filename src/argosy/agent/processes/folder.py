@@ -23,9 +23,8 @@ import marshal
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..net.enter import record as join_record
 from ..records import dataclass
-from .layout import JOIN_BYTES, STATUS_BYTES
+from .layout import JOIN_BYTES, STATUS_BYTES, join_record
 
 
 @dataclass(frozen=True)

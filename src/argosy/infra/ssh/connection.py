@@ -18,7 +18,7 @@ from typing import Final
 
 from argosy.errors import AccessError, ArgosyError, Unreachable
 from argosy.infra.ssh.config import HostConfig
-from argosy.infra.ssh.failures import EXIT_SSH, translated
+from argosy.infra.ssh.failures import translated
 from argosy.infra.ssh.stream import PipeStream
 from argosy.infra.stream import READ_AHEAD
 
@@ -54,12 +54,31 @@ class Connection:
         self._doubted = True  # the socket may be one that nobody listens at
 
     async def stream(self, script: str) -> PipeStream:
-        """Start a script; its pipes. Raises Unreachable, AccessError."""
+        """Start a script that writes a line before it waits for anything; its pipes. Where `ssh`
+        could not connect, they end, and its exit code is EXIT_SSH. Raises Unreachable, AccessError.
+        """
         async with self._guard:
             if self._doubted or not self._socket.exists():
-                await self._open()
+                return await self._first(script)
+        return await self._run("no", script)
+
+    async def _first(self, script: str) -> PipeStream:
+        """The same, and a master is opened on the way, unless there is one."""
+        stream = await self._run("auto", script)
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                self._doubted = not await stream.begins()
+        except BaseException as error:
+            await stream.close()
+            if not isinstance(error, TimeoutError):
+                raise
+            text = f"{self.host.name} did not answer within {OPEN_SECONDS:g} s"
+            raise Unreachable(text, code="ssh/no-answer", retry=5.0) from error
+        return stream
+
+    async def _run(self, master: str, script: str) -> PipeStream:
         body = script.encode()
-        stream = await self._child("no", f"exec sh -c '{_reader(len(body))}'")
+        stream = await self._child(master, f"exec sh -c '{_reader(len(body))}'")
         try:
             await stream.write(body)
         except BaseException:
@@ -97,21 +116,6 @@ class Connection:
         if self._path is None:
             self._path = control_folder() / self._name
         return self._path
-
-    async def _open(self) -> None:
-        """Open the master, or find that there is one."""
-        stream = await self._child("auto", "true")
-        try:
-            async with asyncio.timeout(OPEN_SECONDS):
-                code, said = await stream.ended()
-        except TimeoutError as error:
-            text = f"{self.host.name} did not answer within {OPEN_SECONDS:g} s"
-            raise Unreachable(text, code="ssh/no-answer", retry=5.0) from error
-        finally:
-            await stream.close()
-        if code == EXIT_SSH:
-            raise self.failed(said)
-        self._doubted = False
 
     async def _child(self, master: str, *words: str) -> PipeStream:
         said = os.memfd_create("ssh-said", os.MFD_CLOEXEC)  # a pipe would be held by the master
