@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from argosy.errors import ArgosyError
-from argosy.infra.kubernetes.cluster.client import Cluster
 from argosy.infra.kubernetes.cluster.exec_stream import ExecStream
 from argosy.infra.kubernetes.cluster.failures import Refused
 from argosy.infra.kubernetes.cluster.sight import Sight
@@ -24,6 +23,8 @@ from argosy.infra.kubernetes.manifests import scripts
 LOG: Final = logging.getLogger("argosy.infra.kubernetes")
 ANSWER_SECONDS: Final = 15.0
 UNTAKEN_SECONDS: Final = 30.0  # that a stream waits to be asked for
+
+Execute = Callable[[str, Sequence[str]], Awaitable[ExecStream]]  # a command in a pod, once
 
 
 @dataclass(slots=True)
@@ -39,8 +40,8 @@ class _Try:
 class Early:
     """The streams of one context. `changed` is called when an agent has answered."""
 
-    def __init__(self, cluster: Cluster, sight: Sight, changed: Callable[[], None]) -> None:
-        self._cluster, self._sight, self._changed = cluster, sight, changed
+    def __init__(self, execute: Execute, sight: Sight, changed: Callable[[], None]) -> None:
+        self._execute, self._sight, self._changed = execute, sight, changed
         self._tries: dict[str, _Try] = {}  # one for each pod
         self._answered: set[str] = set()
 
@@ -104,7 +105,7 @@ class Early:
         """The stream to the agent in that pod; None where it does not answer."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                stream = await self._cluster.exec(pod, list(scripts.EARLY_COMMAND))
+                stream = await self._execute(pod, scripts.EARLY_COMMAND)
                 if await stream.begins_with(scripts.ATTACHED):
                     return stream
                 LOG.info("early: %s: %s", pod, stream.said or "its names need the cluster")

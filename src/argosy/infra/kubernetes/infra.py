@@ -100,11 +100,11 @@ class Kubernetes:
         self._kept.sweep()
         if settings.door is not None:
             settings.door.living.append(self._living)
-        self._early = Early(self._cluster, self._sight, self._change.set)
-        answers = self._early.answers
         self._pods = Pods(
-            self._cluster, self._sight, self._objects, self._kept, settings.door, answers
-        )
+            self._cluster, self._sight, self._objects, self._kept, settings.door,
+            lambda pod: self._early.answers(pod),
+        )  # fmt: skip
+        self._early = Early(self._pods.exec_once, self._sight, self._change.set)
         self._used = folder / "used"
         self._noted = False  # in this life, that something may be there
         self._wakes_on = wakes_on or frozenset()

@@ -167,6 +167,17 @@ class Pods:
                 return stream
         raise Refused(429, "", "the API server is busy, and asks to wait")
 
+    async def exec_once(self, pod: str, command: Sequence[str]) -> ExecStream:
+        """A command's stream. When the server is busy, whoever asks next waits for that. Raises
+        Refused, Unreachable.
+        """
+        try:
+            return await self._cluster.exec(pod, list(command))
+        except Refused as error:
+            if error.status in BUSY:
+                self._turns.refused(pod, error.retry_after)
+            raise
+
     async def dialed(self, pod: str, seconds: float, *, keep: bool = False) -> Stream | None:
         """A stream that its agent has opened to us; None where agents do not dial, or this one has
         not. Raises Unreachable.

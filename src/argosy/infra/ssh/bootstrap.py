@@ -46,6 +46,26 @@ with open(fresh, "wb") as file:
 os.rename(fresh, path)
 """
 
+# Becomes the desk where this Python runs an agent that is there, and else a shell with the script
+# that it was given. Any Python reads this.
+AT_ONCE: Final = """
+import os, sys
+mark, sources, code, python, script, folder, home = sys.argv[1:8]
+options = sys.argv[8:]
+if sys.version_info >= (3, 8):
+    from _frozen_importlib_external import MAGIC_NUMBER
+    forms = [sources, code] if MAGIC_NUMBER.hex() == mark else [sources]
+    there = [path for path in [folder + "/bin/" + one for one in forms] if os.path.isfile(path)]
+    if there:
+        sys.stdout.write("have %s\\t%s\\n" % (python, there[0]))
+        sys.stdout.flush()
+        sys.argv[:] = [there[0], "lease", "--home", folder + "/" + home] + options
+        sys.path.insert(0, there[0])
+        from agent.main import main
+        sys.exit(main())
+os.execvp("sh", ["sh", "-c", script, "sh", folder, home] + options)
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Agent:
@@ -111,17 +131,35 @@ def opening(agents: Agents, place: Place) -> str:
     """The script that makes a host ready and becomes the desk (agent/leases/desk.py).
 
     It writes MARK, then one of `none OLD`, `failed TEXT`, `need FORM` (then it reads that form of
-    the agent and goes on), and last `have PYTHON\\tAGENT`, after which the desk speaks.
+    the agent and goes on), and last `have PYTHON\\tAGENT`, after which the desk speaks. Where the
+    agent is there, and `python3` can run it, that one interpreter is all that is started.
     """
-    options = f"--server-id {shlex.quote(place.server)} --idle-exit {place.idle_exit:g}"
-    options += f" --address {place.address}" if place.address else ""
     sources, code = agents.sources, agents.code
+    options = ["--server-id", place.server, "--idle-exit", f"{place.idle_exit:g}"]
+    options += ["--address", place.address] if place.address else []
+    quick = shlex.join(["-I", "-S", "-c", AT_ONCE, agents.mark, sources.name, code.name])
     return f"""echo {MARK}
-{find()}if [ -z "$p" ]; then echo "none ${{old:+Python $old}}"; exit 0; fi
-d={shlex.quote(place.folder)}
+d={shlex.quote(place.folder)} h={shlex.quote(place.home)}
 case $d in "~/"*) d=$HOME/${{d#??}};; esac
-(umask 077; mkdir -p "$d/bin" "$d/"{shlex.quote(place.home)}) 2>/dev/null || {{
+(umask 077; mkdir -p "$d/bin" "$d/$h") 2>/dev/null || {{
   echo "failed $d cannot be made, or written"; exit 0; }}
+s={shlex.quote(_by_and_by(agents))}
+set -- "$d" "$h" {shlex.join(options)}
+if [ -f "$d/bin/{sources.name}" ] || [ -f "$d/bin/{code.name}" ]; then
+  p=$(command -v python3 2>/dev/null) && exec "$p" {quick} "$p" "$s" "$@"
+fi
+eval "$s"
+"""
+
+
+def _by_and_by(agents: Agents) -> str:
+    """The same where a Python has to be found, or the agent to be put there. Its arguments: the
+    folder, the home below it, and the desk's options.
+    """
+    sources, code = agents.sources, agents.code
+    return f"""d=$1 h=$2
+shift 2
+{find()}if [ -z "$p" ]; then echo "none ${{old:+Python $old}}"; exit 0; fi
 a=$d/bin/{sources.name} f= s="{len(sources.body)} {sources.digest}"
 if [ ! -f "$a" ] && [ "$m" = {agents.mark} ]; then
   a=$d/bin/{code.name} f={CODE} s="{len(code.body)} {code.digest}"
@@ -132,5 +170,5 @@ if [ ! -f "$a" ]; then
     echo "failed the agent cannot be put there: $e" | tr '\\n' ' '; echo; exit 0; }}
 fi
 printf 'have %s\\t%s\\n' "$p" "$a"
-exec "$p" -I -S "$a" lease --home "$d/"{shlex.quote(place.home)} {options}
+exec "$p" -I -S "$a" lease --home "$d/$h" "$@"
 """
