@@ -42,9 +42,10 @@ class Host:
         else:
             path.symlink_to(sys.executable)
 
-    def visited(self) -> list[str]:
+    def visited(self, *, quick: bool = True) -> list[str]:
         """The words that come before the facts, the agent given where it is asked for."""
-        script = opening(self.agents, Place("~/our agents", "of/me", "s1", 60.0, "10.0.0.7"))
+        place = Place("~/our agents", "of/me", "s1", 60.0, "10.0.0.7")
+        script = opening(self.agents, place, quick=quick)
         environment = {"HOME": str(self.folder), "PATH": f"{self.folder}/bin:/usr/bin:/bin"}
         said: list[str] = []
         with subprocess.Popen(
@@ -100,6 +101,17 @@ def test_an_old_python_is_passed_over_though_the_agent_is_there(host: Host) -> N
     host.visited()
     host.program("python3", OLD)
     assert host.visited() == [MARK, have(host, "python3.11", host.agents.code.name)]
+
+
+def test_a_python_that_does_not_start_is_passed_over_by_the_next_try(host: Host) -> None:
+    """As a shim whose Python was taken away: nobody can tell before it is tried."""
+    host.program("python3.11")
+    host.visited()
+    host.program("python3", "#!/bin/sh\nexit 127\n")
+    with pytest.raises(AssertionError):
+        host.visited()
+    there = have(host, "python3.11", host.agents.code.name)
+    assert host.visited(quick=False) == [MARK, there]
 
 
 def test_code_of_another_python_is_not_run(host: Host) -> None:

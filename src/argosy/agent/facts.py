@@ -82,7 +82,7 @@ def _number(text: str, unit: float = 1.0) -> Optional[float]:
 def _cards(command: str, *fields: str) -> List[List[str]]:
     """For each card its index and these fields; [] when there is no answer in SMI_SECONDS."""
     paths = [os.path.join(folder, command) for folder in os.get_exec_path()]
-    path = next((one for one in paths if os.access(one, os.X_OK)), None)
+    path = next((one for one in paths if os.path.isfile(one) and os.access(one, os.X_OK)), None)
     if path is None:
         return []
     import subprocess  # here only: it would cost every agent a megabyte

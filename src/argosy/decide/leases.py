@@ -103,7 +103,8 @@ def _releases(draft: Draft) -> list[Action]:
 
 def _strays(draft: Draft, infra: InfraName, look: Look) -> list[Action]:
     """Releases of what is seen there with our mark, and is not in the record as something of that
-    infra."""
+    infra.
+    """
     zero, leases = group_lease(draft.group.id), draft.leases
     actions: list[Action] = []
     for seen in look.leases:

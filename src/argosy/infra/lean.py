@@ -55,9 +55,11 @@ def _blank(lines: list[str], node: ast.Expr) -> None:
 
 
 def pyc(name: str, source: bytes, *, lean: bool = False) -> bytes:
-    """The contents of a .pyc for this interpreter; lean: smaller, and longer in the making."""
-    tree = ast.parse(source, name)
-    code = compile(_untyped(tree) if lean else tree, name, "exec", dont_inherit=True)
+    """The contents of a .pyc for this interpreter; lean: smaller, longer in the making, and in one
+    thread at a time only, as `bare`.
+    """
+    what = _untyped(ast.parse(source)) if lean else source
+    code = compile(what, name, "exec", dont_inherit=True)
     flags = UNCHECKED_HASH.to_bytes(4, "little")
     checked = importlib.util.source_hash(source)
     body = marshal.dumps(_without_columns(code) if lean else code)

@@ -28,7 +28,7 @@ TRAVEL_MAX: Final = 400 * 1024  # of the compiled one that travels
 MAIN: Final = "import sys\n\nfrom agent.main import main\n\nsys.exit(main())\n"
 FIXED_DATE: Final = (1980, 1, 1, 0, 0, 0)  # equal contents make an equal file
 _PLACING: Final = threading.Lock()  # many hosts ask at once
-FORMS: Final = b"2"  # another number is another name for all that is made here
+FORMS: Final = b"3"  # another number is another name for all that is made here
 
 
 def packed_agent(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from argosy.infra.kubernetes.facts.seen import being_made, leaving, seen
+from argosy.infra.kubernetes.facts.seen import leaving, may_answer_early, seen
 from argosy.model.observed import SeenState
 
 PODS = Path(__file__).parent / "pods"
@@ -49,10 +49,18 @@ def test_what_has_ended_is_not_up_because_it_once_answered(name: str):
     assert seen(a_pod(name), node_ready=True, answers=True) == seen(a_pod(name), node_ready=True)
 
 
-def test_a_pod_is_being_made_from_its_node_to_its_first_word():
-    assert being_made(a_pod_being_made())
+def test_an_agent_may_answer_early_from_its_node_to_the_pods_first_word():
+    assert may_answer_early(a_pod_being_made())
     names = ("running", "unschedulable", "ended", "evicted", "no-python")
-    assert not any(being_made(a_pod(name)) for name in names)
+    assert not any(may_answer_early(a_pod(name)) for name in names)
+
+
+def test_what_begins_beside_the_agent_is_waited_for():
+    hooked, two = a_pod_being_made(), a_pod_being_made()
+    hooked["spec"]["containers"][0]["lifecycle"] = {"postStart": {"exec": {"command": ["true"]}}}
+    two["spec"]["containers"].append({"name": "proxy", "image": "p"})
+    assert not may_answer_early(hooked)
+    assert not may_answer_early(two)
 
 
 def test_a_silent_node_is_no_evidence():

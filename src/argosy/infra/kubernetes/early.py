@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import partial
 from typing import Final
 
 from argosy.errors import ArgosyError
@@ -22,19 +22,21 @@ from argosy.infra.kubernetes.manifests import scripts
 
 LOG: Final = logging.getLogger("argosy.infra.kubernetes")
 ANSWER_SECONDS: Final = 15.0
+ON_THE_WAY_SECONDS: Final = 3.0  # that whoever attaches waits for a try
 UNTAKEN_SECONDS: Final = 30.0  # that a stream waits to be asked for
 
 Execute = Callable[[str, Sequence[str]], Awaitable[ExecStream]]  # a command in a pod, once
 
 
-@dataclass(slots=True)
 class _Try:
     """Of one pod."""
 
-    task: asyncio.Task[None] | None = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)  # it is known whether it answers
-    taken: asyncio.Event = field(default_factory=asyncio.Event)
-    stream: ExecStream | None = None  # until it is taken
+    def __init__(self, pod: str, trying: Callable[[_Try], Coroutine[None, None, None]]) -> None:
+        self.over = asyncio.Event()  # it is known whether it answers
+        self.taken = asyncio.Event()
+        self.stream: ExecStream | None = None  # until it is taken
+        self.task = asyncio.create_task(trying(self), name=f"early {pod}")
+        self.task.add_done_callback(lambda _: self.over.set())
 
 
 class Early:
@@ -50,7 +52,7 @@ class Early:
         self._answered.intersection_update(made)
         for pod in [one for one in self._tries if one not in made]:
             task = self._tries[pod].task
-            if task is None or task.done():
+            if task.done():
                 del self._tries[pod]
             elif pod not in pods:
                 task.cancel()
@@ -58,35 +60,39 @@ class Early:
         started = self._sight.started() if new else ()
         for pod in new:
             if pod in started:
-                this = self._tries[pod] = _Try()
-                this.task = asyncio.create_task(self._try(pod, this), name=f"early {pod}")
+                self._tries[pod] = _Try(pod, partial(self._try, pod))
 
     def answers(self, pod: str) -> bool:
         """Whether its agent does, while the cluster does not say yet that it runs."""
         return pod in self._answered
 
     async def take(self, pod: str) -> ExecStream | None:
-        """The stream to its agent, once, when it is tried whether there is one; else None."""
+        """The stream to its agent, once; None where there is none. A try that is on the way is
+        waited for, a little.
+        """
         this = self._tries.get(pod)
         if this is None:
             return None
-        await this.over.wait()
+        try:
+            async with asyncio.timeout(ON_THE_WAY_SECONDS):
+                await this.over.wait()
+        except TimeoutError:
+            this.task.cancel()
+            return None
         stream, this.stream = this.stream, None
         this.taken.set()
         return stream
 
     async def close(self) -> None:
         """End all that nobody asked for."""
-        tasks = [one.task for one in self._tries.values() if one.task is not None]
+        tasks = [one.task for one in self._tries.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _try(self, pod: str, this: _Try) -> None:
-        try:
-            this.stream = await self._answer(pod)
-        finally:
-            this.over.set()
+        this.stream = await self._answer(pod)
+        this.over.set()
         if this.stream is None:
             return
         self._answered.add(pod)
@@ -108,7 +114,7 @@ class Early:
                 stream = await self._execute(pod, scripts.EARLY_COMMAND)
                 if await stream.begins_with(scripts.ATTACHED):
                     return stream
-                LOG.info("early: %s: %s", pod, stream.said or "its names need the cluster")
-        except (Refused, ArgosyError, TimeoutError, ValueError) as error:
+                LOG.info("early: %s: %s", pod, stream.said or "it ended at once")
+        except (Refused, ArgosyError, OSError, ValueError) as error:  # TimeoutError is an OSError
             LOG.info("early: %s: %s", pod, error)
         return None

@@ -35,7 +35,7 @@ from argosy.infra.kubernetes.door import Door
 from argosy.infra.kubernetes.early import Early
 from argosy.infra.kubernetes.facts import offers
 from argosy.infra.kubernetes.facts.cards import Card, cards_of_pod
-from argosy.infra.kubernetes.facts.seen import being_made, seen
+from argosy.infra.kubernetes.facts.seen import may_answer_early, seen
 from argosy.infra.kubernetes.kept import Kept, Reader
 from argosy.infra.kubernetes.manifests import compose, export, scripts
 from argosy.infra.kubernetes.pods import Pods
@@ -180,9 +180,10 @@ class Kubernetes:
         a balanced task need the address that the cluster knows: both have time.
         """
         if self._settings.door is None:
-            balanced = self._wide.balanced
-            made = [name for name, pod in pods.items() if being_made(pod) and not balanced(pod)]
-            self._early.look(made, pods)
+            made = {name for name, pod in pods.items() if may_answer_early(pod)}
+            balanced = self._wide.balanced_tasks() if made else ()
+            waits = {name for name in made if marks.task_of(pods[name]) in balanced}
+            self._early.look(made - waits, pods)
 
     def _seen(self, pod: Json) -> SeenLease:
         answers = self._early.answers(pod["metadata"]["name"])

@@ -118,6 +118,12 @@ def balanced_name(group: GroupId, task: TaskName) -> str:
     return f"{anchor_name(group)}-{short}"
 
 
+def task_of(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """(group, task) of a pod, as its labels have it; "" for what somebody took away."""
+    labels = pod["metadata"].get("labels") or {}
+    return labels.get(GROUP, ""), labels.get(TASK, "")
+
+
 def task_label(task: TaskName) -> str:
     """A task in a label."""
     return dns_label(task)[:LABEL_MAX].strip("-")

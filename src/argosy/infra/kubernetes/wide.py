@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from argosy.infra.kubernetes import marks
-from argosy.infra.kubernetes.cluster.client import Json
 from argosy.infra.kubernetes.cluster.objects import Objects
 from argosy.infra.kubernetes.cluster.sight import Sight
 from argosy.infra.kubernetes.manifests import compose
@@ -77,11 +76,14 @@ class Wide:
             and marks.BALANCED in (one["metadata"].get("annotations") or {})
         }
 
-    def balanced(self, pod: Json) -> bool:
-        """Whether connections are balanced to that pod's task."""
-        labels = pod["metadata"]["labels"]
-        tasks = self.balanced_addresses(labels[marks.GROUP])
-        return labels[marks.TASK] in map(marks.task_label, tasks)
+    def balanced_tasks(self) -> set[tuple[str, str]]:
+        """The tasks that connections are balanced to: (group, task), as labels have it."""
+        found = set()
+        for one in self._sight.known("services"):
+            task = (one["metadata"].get("annotations") or {}).get(marks.BALANCED)
+            if task is not None:
+                found.add((one["metadata"]["labels"][marks.GROUP], marks.task_label(task)))
+        return found
 
     async def release(self, group: GroupId) -> None:
         """Ask for the end of all of it, the anchor last: what it owns goes with it in any case."""

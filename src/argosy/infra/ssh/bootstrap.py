@@ -127,17 +127,19 @@ class Ready:
         return f"{there}\nexec {shlex.join(words)}\n"
 
 
-def opening(agents: Agents, place: Place) -> str:
+def opening(agents: Agents, place: Place, *, quick: bool = True) -> str:
     """The script that makes a host ready and becomes the desk (agent/leases/desk.py).
 
     It writes MARK, then one of `none OLD`, `failed TEXT`, `need FORM` (then it reads that form of
     the agent and goes on), and last `have PYTHON\\tAGENT`, after which the desk speaks. Where the
-    agent is there, and `python3` can run it, that one interpreter is all that is started.
+    agent is there, and `python3` can run it, that one interpreter is all that is started; `quick`
+    says that `python3` may be relied upon to start at all.
     """
     sources, code = agents.sources, agents.code
     options = ["--server-id", place.server, "--idle-exit", f"{place.idle_exit:g}"]
     options += ["--address", place.address] if place.address else []
-    quick = shlex.join(["-I", "-S", "-c", AT_ONCE, agents.mark, sources.name, code.name])
+    at_once = shlex.join(["-I", "-S", "-c", AT_ONCE, agents.mark, sources.name, code.name])
+    there = f'[ -f "$d/bin/{sources.name}" ] || [ -f "$d/bin/{code.name}" ]'
     return f"""echo {MARK}
 d={shlex.quote(place.folder)} h={shlex.quote(place.home)}
 case $d in "~/"*) d=$HOME/${{d#??}};; esac
@@ -145,8 +147,8 @@ case $d in "~/"*) d=$HOME/${{d#??}};; esac
   echo "failed $d cannot be made, or written"; exit 0; }}
 s={shlex.quote(_by_and_by(agents))}
 set -- "$d" "$h" {shlex.join(options)}
-if [ -f "$d/bin/{sources.name}" ] || [ -f "$d/bin/{code.name}" ]; then
-  p=$(command -v python3 2>/dev/null) && exec "$p" {quick} "$p" "$s" "$@"
+if {there if quick else "false"}; then
+  p=$(command -v python3 2>/dev/null) && exec "$p" {at_once} "$p" "$s" "$@"
 fi
 eval "$s"
 """

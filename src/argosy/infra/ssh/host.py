@@ -109,7 +109,9 @@ class SshHost:
         async with asyncio.timeout(OPEN_SECONDS):
             if self._desk is not None:
                 await self._put_away(self._desk)
-            stream = await self._connection.stream(opening(agents, self._place))
+            quick = self._failures == 0  # else every Python there is tried
+            script = opening(agents, self._place, quick=quick)
+            stream = await self._connection.stream(script)
             try:
                 python, path = await self._introduced(stream, agents)
                 hello = json.loads(await self._line(stream))

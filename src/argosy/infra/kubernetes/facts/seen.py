@@ -83,9 +83,14 @@ def seen(pod: Pod, *, node_ready: bool | None, answers: bool = False) -> SeenLea
     return _pending(pod, lease)
 
 
-def being_made(pod: Pod) -> bool:
-    """Whether it has a node, and is not said to run yet, or to have ended."""
+def may_answer_early(pod: Pod) -> bool:
+    """Whether its agent may be asked for before it is said to run: it has a node, has not ended,
+    and there is nothing that has to be begun after our container and before its programs.
+    """
     status = pod.get("status") or {}
+    containers: list[Any] = (pod.get("spec") or {}).get("containers") or []
+    if len(containers) != 1 or containers[0].get("lifecycle"):
+        return False
     over = _ended(status) is not None or status.get("phase") in ("Failed", "Succeeded")
     return bool(node_of(pod)) and not over and "running" not in _state(_ours(status))
 

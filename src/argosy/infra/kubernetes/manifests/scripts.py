@@ -62,5 +62,9 @@ ATTACH_COMMAND: Final = (
     "sh", f"{MOUNT}/{COMMAND_KEY}", "relay", HOME, ATTACHED, f"{ATTACH_WAIT:g}",
 )  # fmt: skip
 # The same where names do not need the cluster, which does not know the pod's address yet.
-EARLY_COMMAND: Final = ("sh", "-c", f"[ -w {HOSTS} ] && exec {shlex.join(ATTACH_COMMAND)}")
+EARLY_COMMAND: Final = (
+    "sh", "-c",
+    f'[ -w {HOSTS} ] || {{ echo "its names need the cluster" >&2; exit 1; }}; '
+    f"exec {shlex.join(ATTACH_COMMAND)}",
+)  # fmt: skip
 KEEP_COMMAND: Final = ("sh", f"{MOUNT}/{COMMAND_KEY}", "keep", "--home", HOME)
