@@ -86,13 +86,11 @@ def test_a_lease_stays_up_when_the_cluster_has_said_it_too(space, proxy, tmp_pat
         async with a_bench(tmp_path, space) as bench:
             with proxy.withhold(RUNS):
                 mine = await held(bench.infra, 1, bench.placement(0))
-            said = {"count": 0}
 
             async def still() -> int:
                 assert (await seen(bench.infra))[mine.lease].state is SeenState.UP
                 pods = bench.infra._sight.known("pods")
-                said["count"] = sum("running" in str(one["status"]) for one in pods)
-                return said["count"]
+                return sum("running" in str(one["status"]) for one in pods)
 
             await eventually(still, lambda running: running == 1)
             assert (await seen(bench.infra))[mine.lease] == mine

@@ -6,10 +6,11 @@ It stands for the group's lease 0: made before its first pod, removed after its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from argosy.infra.kubernetes import marks
+from argosy.infra.kubernetes.cluster.client import Json
 from argosy.infra.kubernetes.cluster.objects import Objects
 from argosy.infra.kubernetes.cluster.sight import Sight
 from argosy.infra.kubernetes.manifests import compose
@@ -70,20 +71,21 @@ class Wide:
     def balanced_addresses(self, group: GroupId) -> Mapping[TaskName, str]:
         """The addresses of the group's balanced tasks: those of their services."""
         return {
-            one["metadata"]["annotations"][marks.BALANCED]: one["spec"]["clusterIP"]
-            for one in self._sight.known("services")
-            if one["metadata"]["labels"][marks.GROUP] == group
-            and marks.BALANCED in (one["metadata"].get("annotations") or {})
+            task: service["spec"]["clusterIP"]
+            for its_group, task, service in self._balancing()
+            if its_group == group
         }
 
     def balanced_tasks(self) -> set[tuple[str, str]]:
         """The tasks that connections are balanced to: (group, task), as labels have it."""
-        found = set()
+        return {(group, marks.task_label(task)) for group, task, _ in self._balancing()}
+
+    def _balancing(self) -> Iterator[tuple[GroupId, TaskName, Json]]:
+        """The services of balanced tasks, with what they are of."""
         for one in self._sight.known("services"):
             task = (one["metadata"].get("annotations") or {}).get(marks.BALANCED)
             if task is not None:
-                found.add((one["metadata"]["labels"][marks.GROUP], marks.task_label(task)))
-        return found
+                yield GroupId(one["metadata"]["labels"][marks.GROUP]), task, one
 
     async def release(self, group: GroupId) -> None:
         """Ask for the end of all of it, the anchor last: what it owns goes with it in any case."""
