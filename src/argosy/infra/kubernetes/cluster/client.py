@@ -29,6 +29,7 @@ from argosy.infra.kubernetes.cluster.failures import (
     seconds_asked,
     translated,
 )
+from argosy.infra.kubernetes.cluster.sockets import Sockets
 from argosy.infra.kubernetes.config import IN_CLUSTER, ContextConfig
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Cluster:
         self.namespace = config.namespace  # "" until it was opened
         self.execs = 0  # streams that were opened
         self._opening = asyncio.Lock()
+        self._sockets = Sockets()
         self._api: Any = None  # kubernetes_asyncio's ApiClient
         self._former: list[Any] = []  # of earlier sign-ins: streams may go on through them
         self._read: tuple[float, ...] = ()  # when the files were written that it was made from
@@ -211,6 +213,7 @@ class Cluster:
         former, self._former = self._former, []
         for api in former:
             await api.close()
+        await self._sockets.closed()
 
     # --- opening ---------------------------------------------------------------------------------
 
@@ -307,7 +310,10 @@ class Cluster:
             of_context = next(one for one in known if one["name"] == self.config.context)
             named = of_context["context"].get("namespace")
             self.namespace = self.namespace or named or DEFAULT_NAMESPACE
-        return client.ApiClient(settings)
+        api = client.ApiClient(settings)
+        # The library makes the session, so this cannot be given to its connector.
+        api.rest_client.pool_manager.connector._socket_factory = self._sockets.make
+        return api
 
 
 def _own_namespace() -> str:
