@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -88,15 +88,30 @@ def test_the_agent_travels_once(host: Host) -> None:
     assert host.visited() == [MARK, there]
 
 
-def test_one_interpreter_is_started_where_the_agent_is_there(host: Host) -> None:
-    host.visited()
+def test_one_interpreter_is_started_by_each_visit(host: Host) -> None:
     counted = host.folder / "count"
     host.program("python3", f'#!/bin/sh\necho >>{counted}\nexec {sys.executable} "$@"\n')
-    host.visited()
-    assert counted.read_text().count("\n") == 1
+    for visits in (1, 2):
+        host.visited()
+        assert counted.read_text().count("\n") == visits
 
 
-def test_an_old_python_is_passed_over_though_the_agent_is_there(host: Host) -> None:
+def test_an_agent_that_came_damaged_is_told_and_not_kept(host: Host) -> None:
+    code = host.agents.code
+    host.agents = replace(host.agents, code=replace(code, body=code.body[::-1]))
+    failed = "failed the agent cannot be put there: another one came"
+    assert host.visited() == [MARK, f"need {CODE}", failed]
+    assert list((host.folder / "our agents/bin").iterdir()) == []
+
+
+def test_an_old_python_is_passed_over_at_the_first_visit_too(host: Host) -> None:
+    host.program("python3.11")
+    host.program("python3", OLD)
+    there = have(host, "python3.11", host.agents.code.name)
+    assert host.visited() == [MARK, f"need {CODE}", there]
+
+
+def test_an_old_python_is_passed_over_where_the_agent_is_there(host: Host) -> None:
     host.program("python3.11")
     host.visited()
     host.program("python3", OLD)

@@ -40,6 +40,8 @@ LOOK_AT_CHILDREN_S = 0.02
 LATER: Dict[str, Any] = {}
 """In place of an answer that comes when a process has ended."""
 TRIAL_NICE = 10
+TRIAL_AFTER_S = 2.0
+"""What a server asks a host that it meets comes first: a trial is as much work as all of that."""
 KEPT_VARIABLES = ("HOME", "USER", "LOGNAME", "TZ", "XDG_RUNTIME_DIR")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -65,9 +67,16 @@ class Desk:
         self.late: List[Dict[str, Any]] = []
         """Answers to requests of before."""
         self._trying = 0
+        self._try_at: Optional[float] = time.monotonic() + TRIAL_AFTER_S
+        """When the network has to be tried, on the monotonic clock; None: it was seen to."""
 
     def try_network(self) -> None:
-        """Find out which network works here, in a process of its own, unless that is known."""
+        """Find out which network works here, in a process of its own, unless that is known; in its
+        time.
+        """
+        if self._try_at is None or time.monotonic() < self._try_at:
+            return
+        self._try_at = None
         if machine.found_mode(self._shared, self.boot):
             return
         self._trying = os.fork()
@@ -99,10 +108,13 @@ class Desk:
         return found if found is LATER else {"id": asked.get("id"), **found}
 
     @property
-    def busy(self) -> bool:
-        """Some process that was begun here has not ended."""
-        begun = self._ending or self._removing or self._trying
-        return bool(begun) or self._starter is not None
+    def patience(self) -> float:
+        """Seconds that a request may be waited for before something else has to be seen to."""
+        if self._ending or self._removing or self._trying or self._starter is not None:
+            return LOOK_AT_CHILDREN_S
+        if self._try_at is not None:
+            return max(0.0, self._try_at - time.monotonic())
+        return SILENCE_S
 
     def collect(self) -> bool:
         """Reap what has ended; whether leases may have changed by that."""
@@ -365,11 +377,10 @@ def serve(options: Dict[str, str]) -> int:
     sys.argv[0] = os.path.abspath(sys.argv[0])
     desk = Desk(home, shared, options)
     _say({"facts": desk.facts, "boot_id": desk.boot, "home": home, "address": desk.address})
-    desk.try_network()
     rest, heard = b"", time.monotonic()
     while True:
-        wait = LOOK_AT_CHILDREN_S if desk.busy else SILENCE_S
-        if select.select([0], [], [], wait)[0]:
+        desk.try_network()
+        if select.select([0], [], [], desk.patience)[0]:
             data = os.read(0, 65536)
             if not data:
                 return 0

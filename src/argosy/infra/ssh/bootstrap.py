@@ -20,50 +20,63 @@ from argosy.infra.lean import mark
 
 MARK: Final = "argosy:here"
 ATTACHED: Final = "argosy:attached"
-CODE: Final = "code"  # behind `need`
+CODE: Final = "code"  # behind `need`, as PROGRAM says it
 NOT_THERE: Final = 3  # exit status of `attach` where somebody has taken the agent away
 NOISE_MAX: Final = 1 << 20  # bytes of start files that are passed over
 
-# Reads the agent from standard input, not one byte more, and puts it in place when it is whole.
-RECEIVE: Final = """
-import hashlib, os, sys
-path, size, digest = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-parts = []
-while size:
-    part = os.read(0, min(size, 65536))
-    if not part:
-        sys.exit("the agent came in parts only")
-    parts.append(part)
-    size -= len(part)
-body = b"".join(parts)
-if hashlib.sha256(body).hexdigest() != digest:
-    sys.exit("the agent that came is another one")
-fresh = "%s.%d" % (path, os.getpid())
-with open(fresh, "wb") as file:
-    file.write(body)
-    file.flush()
-    os.fsync(file.fileno())
-os.rename(fresh, path)
-"""
-
-# Becomes the desk where this Python runs an agent that is there, and else a shell with the script
-# that it was given. Any Python reads this.
-AT_ONCE: Final = """
+# Becomes the desk; an agent that is not there is asked for, read from standard input, not one byte
+# more, and put in place when it is whole. A Python that is too old becomes a shell with the script
+# that it was given, which looks for another one. Any Python reads this.
+PROGRAM: Final = """
 import os, sys
-mark, sources, code, python, script, folder, home = sys.argv[1:8]
-options = sys.argv[8:]
-if sys.version_info >= (3, 8):
-    from _frozen_importlib_external import MAGIC_NUMBER
-    forms = [sources, code] if MAGIC_NUMBER.hex() == mark else [sources]
-    there = [path for path in [folder + "/bin/" + one for one in forms] if os.path.isfile(path)]
-    if there:
-        sys.stdout.write("have %s\\t%s\\n" % (python, there[0]))
-        sys.stdout.flush()
-        sys.argv[:] = [there[0], "lease", "--home", folder + "/" + home] + options
-        sys.path.insert(0, there[0])
-        from agent.main import main
-        sys.exit(main())
-os.execvp("sh", ["sh", "-c", script, "sh", folder, home] + options)
+python, search, _, folder, home, mark = sys.argv[1:7]
+sources, code, options = sys.argv[7:10], sys.argv[10:13], sys.argv[13:]
+if sys.version_info < (3, 8):
+    os.execvp("sh", ["sh", "-c", search, "sh"] + sys.argv[3:])
+from _frozen_importlib_external import MAGIC_NUMBER
+
+def say(word, rest):
+    sys.stdout.write(word + " " + rest + "\\n")
+    sys.stdout.flush()
+
+def put(path, size, digest):
+    try:
+        from _sha256 import sha256  # of hashlib's, the one that is there at once
+    except ImportError:
+        from hashlib import sha256
+    parts = []
+    while size:
+        part = os.read(0, min(size, 65536))
+        if not part:
+            raise ValueError("it came in parts only")
+        parts.append(part)
+        size -= len(part)
+    body = b"".join(parts)
+    if sha256(body).hexdigest() != digest:
+        raise ValueError("another one came")
+    fresh = "%s.%d" % (path, os.getpid())
+    with open(fresh, "wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(fresh, path)
+
+forms = [sources, code] if MAGIC_NUMBER.hex() == mark else [sources]
+paths = [os.path.join(folder, "bin", name) for name, _, _ in forms]
+agent = next((path for path in paths if os.path.isfile(path)), "")
+if not agent:
+    agent, (_, size, digest) = paths[-1], forms[-1]
+    say("need", "code" if forms[-1] is code else "")
+    try:
+        put(agent, int(size), digest)
+    except (OSError, ValueError) as error:
+        say("failed", "the agent cannot be put there: %s" % error)
+        sys.exit(0)
+say("have", python + "\\t" + agent)
+sys.argv[:] = [agent, "lease", "--home", os.path.join(folder, home)] + options
+sys.path.insert(0, agent)
+from agent.main import main
+sys.exit(main())
 """
 
 
@@ -131,46 +144,31 @@ def opening(agents: Agents, place: Place, *, quick: bool = True) -> str:
     """The script that makes a host ready and becomes the desk (agent/leases/desk.py).
 
     It writes MARK, then one of `none OLD`, `failed TEXT`, `need FORM` (then it reads that form of
-    the agent and goes on), and last `have PYTHON\\tAGENT`, after which the desk speaks. Where the
-    agent is there, and `python3` can run it, that one interpreter is all that is started; `quick`
-    says that `python3` may be relied upon to start at all.
+    the agent and goes on), and last `have PYTHON\\tAGENT`, after which the desk speaks. One
+    interpreter does all that, where `python3` can run the agent; `quick` says that `python3` may be
+    relied upon to start at all.
     """
-    sources, code = agents.sources, agents.code
     options = ["--server-id", place.server, "--idle-exit", f"{place.idle_exit:g}"]
     options += ["--address", place.address] if place.address else []
-    at_once = shlex.join(["-I", "-S", "-c", AT_ONCE, agents.mark, sources.name, code.name])
-    there = f'[ -f "$d/bin/{sources.name}" ] || [ -f "$d/bin/{code.name}" ]'
+    forms = [
+        word
+        for form in (agents.sources, agents.code)
+        for word in (form.name, str(len(form.body)), form.digest)
+    ]
+    at_once = 'p=$(command -v python3 2>/dev/null) && exec "$p" -I -S -c "$1" "$p" "$s" "$@"'
     return f"""echo {MARK}
-d={shlex.quote(place.folder)} h={shlex.quote(place.home)}
+d={shlex.quote(place.folder)} h={shlex.quote(place.home)} s={shlex.quote(_search())}
 case $d in "~/"*) d=$HOME/${{d#??}};; esac
 (umask 077; mkdir -p "$d/bin" "$d/$h") 2>/dev/null || {{
   echo "failed $d cannot be made, or written"; exit 0; }}
-s={shlex.quote(_by_and_by(agents))}
-set -- "$d" "$h" {shlex.join(options)}
-if {there if quick else "false"}; then
-  p=$(command -v python3 2>/dev/null) && exec "$p" {at_once} "$p" "$s" "$@"
-fi
+set -- {shlex.quote(PROGRAM)} "$d" "$h" {shlex.join([agents.mark, *forms, *options])}
+{at_once if quick else ""}
 eval "$s"
 """
 
 
-def _by_and_by(agents: Agents) -> str:
-    """The same where a Python has to be found, or the agent to be put there. Its arguments: the
-    folder, the home below it, and the desk's options.
-    """
-    sources, code = agents.sources, agents.code
-    return f"""d=$1 h=$2
-shift 2
-{find()}if [ -z "$p" ]; then echo "none ${{old:+Python $old}}"; exit 0; fi
-a=$d/bin/{sources.name} f= s="{len(sources.body)} {sources.digest}"
-if [ ! -f "$a" ] && [ "$m" = {agents.mark} ]; then
-  a=$d/bin/{code.name} f={CODE} s="{len(code.body)} {code.digest}"
-fi
-if [ ! -f "$a" ]; then
-  echo "need $f"
-  e=$("$p" -I -S -c {shlex.quote(RECEIVE)} "$a" $s 2>&1) || {{
-    echo "failed the agent cannot be put there: $e" | tr '\\n' ' '; echo; exit 0; }}
-fi
-printf 'have %s\\t%s\\n' "$p" "$a"
-exec "$p" -I -S "$a" lease --home "$d/$h" "$@"
+def _search() -> str:
+    """A script that finds a Python, and starts PROGRAM, its first argument, with all of them."""
+    return f"""{find()}[ -n "$p" ] || {{ echo "none ${{old:+Python $old}}"; exit 0; }}
+exec "$p" -I -S -c "$1" "$p" "" "$@"
 """
