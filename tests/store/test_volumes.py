@@ -76,6 +76,26 @@ async def test_one_in_use_is_not_deleted(store: Store) -> None:
         await store.begin_delete_volume("data")
 
 
+async def test_a_group_of_which_something_may_use_a_volume_stays(store: Store) -> None:
+    """Without it nobody would know that the volume is in use."""
+    await store.put_volume(DATA)
+    group = await store.create(using(1), SOURCE, ())
+    await store.save(group, decided(final(group, clean=False)))
+    with pytest.raises(Conflict, match="may be left that uses the volume 'data'") as caught:
+        await store.remove(group.id)
+    assert caught.value.code == "store/volumes-used"
+    assert store.volume_users() == {DATA.id: ["demo"]}
+    await store.remove(group.id, force=True)
+    assert (await store.begin_delete_volume("data")).deleting
+
+
+async def test_a_group_without_volumes_goes_whatever_is_left_of_it(store: Store) -> None:
+    group = await store.create(numbered(1), SOURCE, ())
+    await store.save(group, decided(final(group, clean=False)))
+    await store.remove(group.id)
+    assert store.find(group.id) == []
+
+
 async def test_uses_go_with_their_group(store: Store) -> None:
     await store.put_volume(DATA)
     group = await store.create(using(1), SOURCE, ())

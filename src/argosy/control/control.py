@@ -32,6 +32,7 @@ from argosy.store.store import Store
 log = logging.getLogger("argosy.control.control")
 
 FORGET_TIMEOUT = 60.0  # seconds for one host to remove the logs and folders of a group
+LET_GO_TIMEOUT = 5.0  # seconds that `remove` waits until nothing of a group is left
 KEPT_DAYS = 30.0  # ended groups are forgotten after so long
 
 
@@ -134,10 +135,14 @@ class Control:
         if entry is not None:
             self._controller.taken(entry, after)
 
-    async def remove(self, group: GroupId) -> None:
-        """Forget an ended group, its logs and its snapshots."""
+    async def remove(self, group: GroupId, *, force: bool = False) -> None:
+        """Forget an ended group, its logs and its snapshots. Raises Conflict while it lives and,
+        unless `force`, while what may be left of it uses a volume.
+        """
         found = self.store.load(group)
-        await self.store.remove(group)
+        if not force and found.phase.final and found.spec.kept_volumes():
+            await self._let_go(group)
+        await self.store.remove(group, force=force)
         self._controller.forget(group)
         await asyncio.to_thread(snapshot.drop, self.home, group)
         await self._forget_logs(found)
@@ -266,6 +271,14 @@ class Control:
                 await self.intend(group.id, Intent(Verb.CANCEL, self.clock.now(), by="--replace"))
             while not entry.group.phase.final:
                 await entry.changed.wait()
+
+    async def _let_go(self, group: GroupId) -> None:
+        """Wait a little until nothing of an ended group is left."""
+        entry = self._controller.entries.get(group)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LET_GO_TIMEOUT):
+                while entry is not None and self._controller.entries.get(group) is entry:
+                    await entry.changed.wait()
 
     async def _forget_logs(self, group: Group) -> None:
         for infra, host in {(one.infra, one.host) for one in group.attempts if one.host}:

@@ -231,6 +231,10 @@ class GroupSpec:
         """Every place of the group, task by task."""
         return tuple(node for task in self.tasks for node in task.nodes())
 
+    def kept_volumes(self) -> frozenset[str]:
+        """The ids of the volumes that it mounts and that outlive it."""
+        return frozenset(one.id for task in self.tasks for one in task.volumes if one.id)
+
     def shared_volume(self) -> dict[TaskName, VolumeUse]:
         """Of each task the volume that every task mounts, may write, and sees with the same bytes
         wherever it runs: what the group shares lies there. {} when there is none.

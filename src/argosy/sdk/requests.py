@@ -225,9 +225,9 @@ def restart(ref: str, task: str, index: int | None) -> Request[None]:
     return Request("POST", path_of("groups", ref, "restart"), _nothing, body)
 
 
-def remove(ref: str) -> Request[None]:
+def remove(ref: str, *, force: bool) -> Request[None]:
     """Forget an ended group and its logs."""
-    return Request("DELETE", path_of("groups", ref), _nothing)
+    return Request("DELETE", path_of("groups", ref, query={"force": force}), _nothing)
 
 
 def logs(ref: str, query: LogQuery) -> Lines[Chunk]:

@@ -300,9 +300,9 @@ async def restart(ref: str, here: Here, body: RestartBody | None = None) -> Resp
 
 
 @router.delete("/groups/{ref}")
-async def remove(ref: str, here: Here) -> Response:
+async def remove(ref: str, here: Here, force: bool = False) -> Response:
     """Forget an ended group and its logs."""
-    await here.control.remove(GroupId(here.control.find(ref).id))
+    await here.control.remove(GroupId(here.control.find(ref).id), force=force)
     return answer(FINE)
 
 

@@ -178,10 +178,11 @@ class Store:
 
         await self._writer.write(write, durable=True)
 
-    async def remove(self, group: GroupId) -> None:
+    async def remove(self, group: GroupId, *, force: bool = False) -> None:
         """Forget an ended group and its events; its lease ids stay known.
 
-        Raises Conflict while it lives, NotFound when there is none.
+        Raises Conflict while it lives and, unless `force`, while what may be left of it uses a
+        volume; NotFound when there is none.
         """
 
         def write(connection: Connection) -> None:
@@ -192,6 +193,8 @@ class Store:
                     code="store/group-lives",
                     hint=f"`argosy cancel {found.spec.name}` ends it",
                 )
+            if not force and not found.clean:
+                volumes.refuse_used(connection, found)
             _forget(connection, [group])
 
         await self._writer.write(write, durable=False)

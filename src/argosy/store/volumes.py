@@ -101,7 +101,7 @@ def one(connection: Connection, name: str) -> Volume:
 
 def note_uses(connection: Connection, group: Group) -> None:
     """Keep what a new group mounts. Raises Conflict when a volume of it goes just now."""
-    ids = {mount.id for task in group.spec.tasks for mount in task.volumes if mount.id}
+    ids = group.spec.kept_volumes()
     if not ids:
         return
     query = select(volumes.c.id).where(volumes.c.id.in_(ids), volumes.c.deleting.is_(False))
@@ -116,6 +116,27 @@ def note_uses(connection: Connection, group: Group) -> None:
                 )
     rows = [{"volume_id": id_, "group_id": group.id} for id_ in sorted(ids)]
     connection.execute(insert(volume_uses), rows)
+
+
+def refuse_used(connection: Connection, group: Group) -> None:
+    """Raise Conflict when a group mounts volumes: without it they might be deleted."""
+    query = (
+        select(volumes.c.name)
+        .join(volume_uses, volume_uses.c.volume_id == volumes.c.id)
+        .where(volume_uses.c.group_id == group.id)
+        .order_by(volumes.c.name)
+    )
+    name, used = group.spec.name, list(connection.execute(query).scalars())
+    if used:
+        raise Conflict(
+            f"group {name!r} has ended, but something of it may be left that uses the volume "
+            + ", ".join(map(repr, used)),
+            code="store/volumes-used",
+            hint=(
+                f"`argosy status {name}` names the host; `argosy infra lost HOST` when it is gone",
+                "`argosy rm --force` forgets the group all the same, and frees the volume",
+            ),
+        )
 
 
 def forget_group(connection: Connection, group: GroupId) -> None:

@@ -138,6 +138,35 @@ def test_a_volume_is_where_it_was_used_first(person: Person) -> None:
     assert volumes(person) == {}
 
 
+HOLD = """name: hold
+resources: {accelerators: 'H100:1'}
+volumes: {data: data}
+run: while :; do date >>data/file; sleep 0.1; done
+"""
+
+
+def test_one_that_a_host_out_of_sight_may_use_is_not_deleted(person: Person) -> None:
+    """Though its group has ended; and the group is kept that says so."""
+    assert person.argosy("volumes", "create", "data", "--infra", "ssh/lab")[0] == 0
+    code, out, err = person.launch(HOLD, "-d")
+    assert code == 0, out + err
+    until(lambda: person.group("hold")["phase"] == "RUNNING", "it does not run")
+    host = person.nodes("hold")["hold-0"]["host"]
+    person.rig.verb("cut", host)
+    assert person.argosy("cancel", "hold", "--now")[0] in (0, 103)
+    until(lambda: person.group("hold")["phase"] == "CANCELLED", "it does not end")
+    code, _, err = person.argosy("rm", "hold")
+    assert code == 7, err
+    assert "may be left that uses the volume 'data'" in err
+    assert person.argosy("volumes", "delete", "data", "-y")[0] == 7
+    assert "file" in person.rig.on_host(host, FIND)
+    person.rig.verb("heal", host)
+    until(lambda: person.argosy("rm", "hold")[0] == 0, "it is kept for ever")
+    code, out, err = person.argosy("volumes", "delete", "data", "-y")
+    assert code == 0, out + err
+    assert person.rig.on_host(host, FIND) == ""
+
+
 def name(path: str) -> str:
     return path.rpartition("/")[2]
 

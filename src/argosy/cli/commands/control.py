@@ -80,13 +80,14 @@ def restart(address: str) -> int:
 
 @click.command()
 @click.argument("groups", nargs=-1, required=True, type=AddressType(deep=False))
-def rm(groups: tuple[str, ...]) -> int:
+@click.option("--force", is_flag=True, help="Though what may be left of one uses a volume.")
+def rm(groups: tuple[str, ...], force: bool) -> int:
     """Forget ended groups: their records, events and logs. A name means the newest of it."""
     client = Client()
     for one in groups:
         ref = parse(one).group
         view = client.group(ref)
-        client.remove(view.id)
+        client.remove(view.id, force=force)
         say(f"argosy: {view.name} ({view.id}) is forgotten{_older(client, view, ref)}")
     return 0
 

@@ -116,9 +116,12 @@ class Client:
         """Replace the attempts of a group, a task or a node."""
         await self._call(requests.restart(ref, task, index))
 
-    async def remove(self, ref: str) -> None:
-        """Forget an ended group and its logs. Raises Conflict while it lives."""
-        await self._call(requests.remove(ref))
+    async def remove(self, ref: str, *, force: bool = False) -> None:
+        """Forget an ended group and its logs; `force`: though what may be left of it uses a volume.
+
+        Raises Conflict while it lives.
+        """
+        await self._call(requests.remove(ref, force=force))
 
     def logs(self, ref: str, query: LogQuery) -> AsyncIterator[Chunk]:
         """What the attempts wrote, merged in the order in which it was read."""
