@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from argosy.infra.ssh.bootstrap import CODE, MARK, Agents, Place, opening
+from tests.pythons import pythons
 
 # A `python3` that says that it is 3.6, whatever it is.
 OLD = f"""#!/bin/sh
@@ -42,8 +43,10 @@ class Host:
         else:
             path.symlink_to(sys.executable)
 
-    def visited(self, *, quick: bool = True) -> list[str]:
-        """The words that come before the facts, the agent given where it is asked for."""
+    def visited(self, *, quick: bool = True, part: int | None = None) -> list[str]:
+        """The words that come before the facts, the agent given where it is asked for: `part` of
+        its bytes.
+        """
         place = Place("~/our agents", "of/me", "s1", 60.0, "10.0.0.7")
         script = opening(self.agents, place, quick=quick)
         environment = {"HOME": str(self.folder), "PATH": f"{self.folder}/bin:/usr/bin:/bin"}
@@ -63,8 +66,10 @@ class Host:
                     break
                 said.append(word)
                 if word.startswith("need"):
-                    child.stdin.write(self.agents.asked(word.partition(" ")[2]).body)
+                    child.stdin.write(self.agents.asked(word.partition(" ")[2]).body[:part])
                     child.stdin.flush()
+                    if part is not None:
+                        child.stdin.close()
             child.stdin.close()
             assert child.wait(60) == 0
         return said
@@ -102,6 +107,33 @@ def test_an_agent_that_came_damaged_is_told_and_not_kept(host: Host) -> None:
     failed = "failed the agent cannot be put there: another one came"
     assert host.visited() == [MARK, f"need {CODE}", failed]
     assert list((host.folder / "our agents/bin").iterdir()) == []
+
+
+def test_an_agent_that_comes_in_parts_is_told_and_not_kept(host: Host) -> None:
+    failed = "failed the agent cannot be put there: it came in parts only"
+    assert host.visited(part=1000) == [MARK, f"need {CODE}", failed]
+    assert list((host.folder / "our agents/bin").iterdir()) == []
+    assert host.visited()[1:] == [f"need {CODE}", have(host, "python3", host.agents.code.name)]
+
+
+def test_what_cannot_be_put_there_leaves_nothing(host: Host) -> None:
+    there = host.folder / "our agents/bin" / host.agents.code.name
+    there.mkdir(parents=True)
+    *_, failed = host.visited()
+    assert failed.startswith("failed the agent cannot be put there: ")
+    assert list(there.parent.iterdir()) == [there]
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_every_python_receives_it(host: Host, python: str) -> None:
+    """As code those that run ours, as sources the others; and then has it."""
+    host.program("python3", f'#!/bin/sh\nexec {python} "$@"\n')
+    _, asked, there = host.visited()
+    assert asked == (f"need {CODE}" if there.endswith(host.agents.code.name) else "need ")
+    assert there in (
+        have(host, "python3", one.name) for one in (host.agents.code, host.agents.sources)
+    )
+    assert host.visited() == [MARK, there]
 
 
 def test_an_old_python_is_passed_over_at_the_first_visit_too(host: Host) -> None:

@@ -41,7 +41,9 @@ LATER: Dict[str, Any] = {}
 """In place of an answer that comes when a process has ended."""
 TRIAL_NICE = 10
 TRIAL_AFTER_S = 2.0
-"""What a server asks a host that it meets comes first: a trial is as much work as all of that."""
+"""What a server asks a host that it meets comes first: a trial is as much work as all of that. A
+plan made meanwhile does not know the network here; an agent that is started makes its own trial.
+"""
 KEPT_VARIABLES = ("HOME", "USER", "LOGNAME", "TZ", "XDG_RUNTIME_DIR")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -29,7 +29,7 @@ NOISE_MAX: Final = 1 << 20  # bytes of start files that are passed over
 # that it was given, which looks for another one. Any Python reads this.
 PROGRAM: Final = """
 import os, sys
-python, search, _, folder, home, mark = sys.argv[1:7]
+python, search, myself, folder, home, mark = sys.argv[1:7]
 sources, code, options = sys.argv[7:10], sys.argv[10:13], sys.argv[13:]
 if sys.version_info < (3, 8):
     os.execvp("sh", ["sh", "-c", search, "sh"] + sys.argv[3:])
@@ -41,8 +41,8 @@ def say(word, rest):
 
 def put(path, size, digest):
     try:
-        from _sha256 import sha256  # of hashlib's, the one that is there at once
-    except ImportError:
+        from _sha256 import sha256  # hashlib takes 3 ms to load OpenSSL
+    except ImportError:  # Python >= 3.12
         from hashlib import sha256
     parts = []
     while size:
@@ -55,11 +55,16 @@ def put(path, size, digest):
     if sha256(body).hexdigest() != digest:
         raise ValueError("another one came")
     fresh = "%s.%d" % (path, os.getpid())
-    with open(fresh, "wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(fresh, path)
+    try:
+        with open(fresh, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(fresh, path)
+    except OSError:
+        if os.path.exists(fresh):
+            os.unlink(fresh)
+        raise
 
 forms = [sources, code] if MAGIC_NUMBER.hex() == mark else [sources]
 paths = [os.path.join(folder, "bin", name) for name, _, _ in forms]
@@ -168,7 +173,9 @@ eval "$s"
 
 
 def _search() -> str:
-    """A script that finds a Python, and starts PROGRAM, its first argument, with all of them."""
+    """A script for when `python3` is not the one: its arguments are PROGRAM and what follows that
+    on the command line, both for the Python that it finds.
+    """
     return f"""{find()}[ -n "$p" ] || {{ echo "none ${{old:+Python $old}}"; exit 0; }}
 exec "$p" -I -S -c "$1" "$p" "" "$@"
 """

@@ -26,6 +26,7 @@ LOG: Final = logging.getLogger("argosy.infra.ssh")
 OPEN_SECONDS: Final = 60.0  # until a host is ready, an upload over a slow way included
 ATTACH_SECONDS: Final = 15.0
 EXIT_NO_AGENT: Final = 8  # of `agent attach`
+SHELL_ENDED: Final = ("ssh/no-shell", "ssh/shell-ended")  # before the script had done its part
 PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 15.0)  # after failures in a row, then the last for ever
 
 
@@ -109,24 +110,32 @@ class SshHost:
         async with asyncio.timeout(OPEN_SECONDS):
             if self._desk is not None:
                 await self._put_away(self._desk)
-            quick = self._failures == 0  # else every Python there is tried
-            script = opening(agents, self._place, quick=quick)
-            stream = await self._connection.stream(script)
             try:
-                python, path = await self._introduced(stream, agents)
-                hello = json.loads(await self._line(stream))
-            except BaseException:
-                await stream.close()
-                raise
-            desk = Desk(self.name, stream, hello, self._changed)
+                desk, ready = await self._visited(agents, quick=True)
+            except InfraError as error:
+                if error.code not in SHELL_ENDED:
+                    raise
+                # A `python3` that does not start, say: others are looked for.
+                desk, ready = await self._visited(agents, quick=False)
             try:
                 await self._see_all_is_here(desk)
             except BaseException:
                 await desk.close()
                 raise
-        self.facts = hello["facts"]
-        self._ready = Ready(python, path, hello["home"])
+        self.facts, self._ready = desk.facts, ready
         return desk
+
+    async def _visited(self, agents: Agents, *, quick: bool) -> tuple[Desk, Ready]:
+        """A desk there that is open, and what it takes to attach to the agent."""
+        stream = await self._connection.stream(opening(agents, self._place, quick=quick))
+        try:
+            python, path = await self._introduced(stream, agents)
+            hello = json.loads(await self._line(stream))
+        except BaseException:
+            await stream.close()
+            raise
+        desk = Desk(self.name, stream, hello, self._changed)
+        return desk, Ready(python, path, hello["home"])
 
     async def _see_all_is_here(self, desk: Desk) -> None:
         """What was asked of the host, and is there, belongs to this agent. Raises AccessError: for
@@ -216,7 +225,7 @@ class SshHost:
             return self._connection.failed(said)
         return InfraError(
             f"{self.name}: the shell ended with {code}: {said.strip()[-300:]}",
-            code="ssh/no-shell" if code in (126, 127) else "ssh/not-ready",
+            code="ssh/no-shell" if code in (126, 127) else "ssh/shell-ended",
             hint="the host needs `sh`, `dd` and Python >= 3.8",
             retry=PAUSES[-1],
         )

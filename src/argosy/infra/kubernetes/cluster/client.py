@@ -311,7 +311,8 @@ class Cluster:
             named = of_context["context"].get("namespace")
             self.namespace = self.namespace or named or DEFAULT_NAMESPACE
         api = client.ApiClient(settings)
-        # The library makes the session, so this cannot be given to its connector.
+        # The library makes the session, so this cannot be given to its connector; that aiohttp
+        # still has it by that name is seen by tests/infra/kubernetes/test_sockets.py.
         api.rest_client.pool_manager.connector._socket_factory = self._sockets.make
         return api
 
