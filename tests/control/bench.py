@@ -103,7 +103,7 @@ class Bench:
     async def attach(self, host: HostRef) -> Stream:
         path = str(self.agents[host.host].path)
         try:
-            return SocketStream(*await asyncio.open_unix_connection(path))
+            return await SocketStream.to(path)
         except OSError as error:
             raise Unreachable(f"no agent on {host.host}") from error
 

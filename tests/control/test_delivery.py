@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import threading
@@ -29,6 +30,19 @@ from tests.control.bench import Skewed, until
 pytestmark = pytest.mark.anyio
 
 HOST = HostRef("local", "h1")
+LARGE = 64 << 20  # bytes: many frames
+
+
+class Counting(socket.socket):
+    """Counts what is received."""
+
+    count = 0
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """As it is, counted."""
+        data = super().recv(size, flags)
+        self.count += len(data)
+        return data
 
 
 @dataclass
@@ -41,6 +55,8 @@ class World:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)  # what the agent was told that can't come
     cut: int = 0  # streams yet to be cut after some bytes
+    full: bool = False  # the host's disk
+    received: int = 0  # bytes, of all streams
     opened: int = 0
     threads: list[threading.Thread] = field(default_factory=list)
     name: str = "local"
@@ -65,9 +81,10 @@ class World:
         thread = threading.Thread(target=self._agent, args=(theirs,))
         self.threads.append(thread)
         thread.start()
-        return SocketStream(*await asyncio.open_unix_connection(sock=ours))
+        return await SocketStream.to(sock=ours)
 
     def _agent(self, sock: socket.socket) -> None:
+        sock = Counting(fileno=sock.detach())
         wire = Wire(sock)
         try:
             first = wire.line()
@@ -78,6 +95,8 @@ class World:
             take = wire.take
 
             def cut(size: int) -> bytes:
+                if size > 1000 and self.full:
+                    raise OSError(errno.ENOSPC, "No space left on device", "/store")
                 if size > 1000 and self.cut:  # a frame
                     self.cut -= 1
                     take(1000)
@@ -90,6 +109,7 @@ class World:
         except ReceiveError:
             pass
         finally:
+            self.received += sock.count
             sock.close()
 
     @property
@@ -218,6 +238,23 @@ async def test_why_it_does_not_come_is_told_once(tmp_path: Path) -> None:
         world.clock.slept += 10.0
     assert [code for code, _ in world.events] == ["files-not-sent"]
     assert "another one" in world.events[0][1]
+
+
+async def test_a_host_that_is_full_says_so_and_is_sent_no_more(tmp_path: Path) -> None:
+    plain = a_group(a_task("trainer"))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "weights").write_bytes(os.urandom(LARGE))
+    code = str(tmp_path / "code")
+    taken = snapshot.take(tmp_path / "home", plain.id, [code])[code]
+    held = a_lease("trainer-0", group=plain.id)
+    world = World(tmp_path, a_group(a_task("trainer", workdir=Workdir(taken)), leases=(held,)))
+    world.full = True
+    world.need()
+    await world.settled()
+    ((code, text),) = world.events
+    assert code == "files-not-sent"
+    assert "/store: No space left on device" in text
+    assert world.received < LARGE / 2
 
 
 async def test_ten_thousand_files_are_one_conversation(tmp_path: Path) -> None:

@@ -126,11 +126,11 @@ class ScriptedInfra:
         if self.deaf:
             raise Unreachable("the agent does not answer", code="agent/silent")
         ours, theirs = socket.socketpair()
-        server = SocketStream(*await asyncio.open_unix_connection(sock=theirs, limit=2**26))
+        server = await SocketStream.to(sock=theirs, limit=2**26)
         task = asyncio.ensure_future(self._serve(server))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return SocketStream(*await asyncio.open_unix_connection(sock=ours, limit=2**17))
+        return await SocketStream.to(sock=ours)
 
     async def check(self) -> Health:
         return Health(self.name, works=True, facts=(("network", "host"),))

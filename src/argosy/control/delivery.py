@@ -8,9 +8,10 @@ whatever breaks is begun anew where it stopped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -152,13 +153,8 @@ class Delivery:
                 answer = await _answer(stream)
             if "lacks" in answer:
                 outgoing = snapshot.outgoing(answer["lacks"], answer.get("begun") or {})
-                try:
-                    await _send(stream, outgoing)
-                except Unreachable:
-                    await _answer(stream)  # it may have said why before it hung up
-                    raise
+                answer = await _send_all(stream, outgoing)
                 sent += outgoing.sent
-                answer = await _answer(stream)
             reused = max(0, snapshot.size - int(answer["got"]))
         finally:
             await stream.close()
@@ -222,11 +218,19 @@ async def _write(stream: Stream, data: bytes) -> None:
 
 async def _answer(stream: Stream) -> dict[str, Any]:
     """The next line of the agent. Raises Unreachable, and the error that it names."""
+    return await _in_time(_heard(stream))
+
+
+async def _in_time(answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT):
-            line = await stream.readline()
+            return await answer
     except TimeoutError as error:
         raise Unreachable("the agent does not answer") from error
+
+
+async def _heard(stream: Stream) -> dict[str, Any]:
+    line = await stream.readline()
     if not line.endswith(b"\n"):
         raise Unreachable("the stream to the agent has ended")
     message: dict[str, Any] = json.loads(line)
@@ -241,6 +245,18 @@ async def _send_manifest(stream: Stream, snapshot: Snapshot) -> int:
     await _say(stream, {"manifest": len(snapshot.packed), "times": len(times)})
     await _write(stream, snapshot.packed + times)
     return len(snapshot.packed) + len(times)
+
+
+async def _send_all(stream: Stream, outgoing: Outgoing) -> dict[str, Any]:
+    """Send all frames; the answer to them. An agent that takes no more says why meanwhile."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            answer = group.create_task(_heard(stream))
+            with contextlib.suppress(Unreachable):  # it hung up: it may have said why
+                await _send(stream, outgoing)
+            return await _in_time(answer)
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 async def _send(stream: Stream, outgoing: Outgoing) -> None:

@@ -21,6 +21,8 @@ from .trees import Store, write
 
 QUIET_S = 60.0
 """A server that says nothing for so long is gone."""
+LINGER_S = 5.0
+"""A server that hears why it should stop does so at once."""
 LOCK_S, LOCK_PAUSE_S = 20.0, 0.1
 """How long another agent may be at the same tree."""
 HEAD = struct.Struct("!BI")
@@ -45,6 +47,15 @@ class Wire:
     def say(self, message: Dict[str, Any]) -> None:
         """Send a line."""
         self._sock.sendall(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
+
+    def let_go(self) -> None:
+        """Read on until the server hangs up, or for a while: a connection that is closed over what
+        nobody read is reset, and what was said is lost.
+        """
+        until = time.monotonic() + LINGER_S
+        self._sock.settimeout(LINGER_S)
+        while time.monotonic() < until and self._sock.recv(1 << 18):
+            pass
 
     def line(self) -> Dict[str, Any]:
         """The next line. Raises ReceiveError, ValueError."""
@@ -103,6 +114,7 @@ def _told(wire: Wire, text: str) -> ReceiveError:
     """The server is told, where it listens still."""
     try:
         wire.say({"error": "InfraError", "code": "agent/store", "text": text, "hints": []})
+        wire.let_go()
     except OSError:
         pass
     return ReceiveError(text)

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,8 +38,32 @@ _SIGNALS: Final = {one.value: one.name for one in signal.Signals}
 OLDER: Final = ".1"  # ends the name of the log before
 
 
+class _Reader(asyncio.StreamReader):
+    """One for which a reset is an end: what came before it can be read. An agent that hangs up on
+    somebody who still sends has said why.
+    """
+
+    def set_exception(self, exc: Exception) -> None:
+        """Called when the connection is lost."""
+        if isinstance(exc, ConnectionError):
+            self.feed_eof()
+        else:
+            super().set_exception(exc)
+
+
 class SocketStream(Lines):
     """A stream over a connection."""
+
+    @classmethod
+    async def to(
+        cls, path: str | None = None, *, sock: socket.socket | None = None, limit: int = READ_AHEAD
+    ) -> SocketStream:
+        """Connect to that path, or take a socket that is connected. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        reader = _Reader(limit=limit, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await loop.create_unix_connection(lambda: protocol, path, sock=sock)
+        return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     async def close(self) -> None:
         """End the stream; may be repeated."""
@@ -184,7 +209,7 @@ class LocalAgent:
             return None
         try:
             path = f"/proc/self/fd/{folder}/agent.sock"
-            return SocketStream(*await asyncio.open_unix_connection(path, limit=READ_AHEAD))
+            return await SocketStream.to(path)
         except (FileNotFoundError, ConnectionError):
             return None
         finally:
