@@ -72,13 +72,13 @@ class Rig:
         until(lambda: self.ready(node), f"{node} does not become ready")
 
     def runs(self, node: str) -> bool:
-        """Whether its power is on."""
+        """Whether its power is on: a pid may be another process's by now, so its start counts."""
+        pid, since = (self.home / f"{node}.pid").read_text().split()
         try:
-            pid = int((self.home / f"{node}.pid").read_text())
             words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return False
-        return words[0] not in "ZX"
+        return words[0] not in "ZX" and words[19] == since
 
     @property
     def kubeconfig(self) -> Path:

@@ -4,6 +4,7 @@ and says so when it cannot speak with a newer one.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -21,7 +22,8 @@ HOMES = {"host-1": "/root", "host-2": "/home/worker", "host-3": "/root"}
 # What this version's server finds under the name of its own agent is the older one, which lies
 # and stays under its own name: a running agent reads itself from there.
 STEP_ASIDE = """import os, sys
-os.execv(sys.executable, [sys.executable, "-I", "-S", {older!r}, *sys.argv[1:]])
+def main():
+    os.execv(sys.executable, [sys.executable, "-I", "-S", {older!r}, *sys.argv[1:]])
 """
 GROUP = """name: old
 ---
@@ -45,6 +47,15 @@ def put(person: Person, host: str, name: str, body: bytes) -> str:
     return f"{folder}/{name}"
 
 
+def stepping_aside(older: str) -> bytes:
+    """An agent that becomes the one at that path."""
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as archive:
+        archive.writestr("agent/__init__.py", "")
+        archive.writestr("agent/main.py", STEP_ASIDE.format(older=older))
+    return body.getvalue()
+
+
 def agents(person: Person, host: str) -> list[str]:
     """The command lines of the agents that live on a host."""
     look = (
@@ -66,7 +77,7 @@ def test_a_server_that_is_upgraded_goes_on_with_the_agents_that_are_there(person
     now, compiled = packed_agent(tmp_path).name, travelling_agent(tmp_path).name
     for host in HOMES:
         older = put(person, host, OLDER.name, OLDER.read_bytes())
-        put(person, host, now, STEP_ASIDE.format(older=older).encode())
+        put(person, host, now, stepping_aside(older))
     code, out, err = person.launch(GROUP, "-d")
     assert code == 0, out + err
     until(lambda: person.group("old")["phase"] == "RUNNING", "it does not run")
