@@ -133,7 +133,8 @@ def refuse_used(connection: Connection, group: Group) -> None:
             + ", ".join(map(repr, used)),
             code="store/volumes-used",
             hint=(
-                f"`argosy status {name}` names the host; `argosy infra lost HOST` when it is gone",
+                f"`argosy status {name}` names the host; `argosy infra forget HOST` says that it "
+                "will never come back",
                 "`argosy rm --force` forgets the group all the same, and frees the volume",
             ),
         )
