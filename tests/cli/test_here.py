@@ -111,7 +111,8 @@ def test_doctor_finds_an_open_home_and_a_strange_version(server: Answering) -> N
 
 
 LAUNCHER = "import ctypes; ctypes.CDLL(None).prctl(15, b'argosy-attempt', 0, 0, 0); "
-WAITS = "import sys; print('up', flush=True); sys.stdin.read()"
+# In one call: two processes say it at the same time.
+WAITS = "import os, sys; os.write(1, b'up\\n'); sys.stdin.read()"
 
 
 @pytest.mark.parametrize(
