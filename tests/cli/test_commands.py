@@ -439,6 +439,15 @@ def test_rm_forgets_each_group(server: Answering) -> None:
     assert [name for name, _, _ in server.requests].count("DELETE /v1/groups/g1") == 2
 
 
+def test_rm_by_force_asks_for_it(server: Answering) -> None:
+    server.answers["DELETE /v1/groups/g1"] = {"ok": True}
+    server.answers["GET /v1/groups"] = {"groups": []}
+    assert argosy("rm", "demo").returncode == 0
+    assert argosy("rm", "--force", "demo").returncode == 0
+    asked = [query for name, query, _ in server.requests if name == "DELETE /v1/groups/g1"]
+    assert [query.get("force", "") for query in asked] == ["", "1"]
+
+
 @pytest.mark.parametrize(
     ("address", "told"),
     [

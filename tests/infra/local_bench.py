@@ -37,6 +37,7 @@ class LocalBench:
     part: str  # resources of which three nodes fit
     most: str  # of which three fit, and no fourth
     network: str = ""
+    shared_sight: bool = True
     lost_at_once: bool = True
     lost_stay: bool = True
     opened: list[Local] = field(default_factory=list)

@@ -138,7 +138,7 @@ class Client:
     def remove(self, ref: str, *, force: bool = False) -> None:
         """Forget an ended group and its logs; `force`: though what may be left of it uses a volume.
 
-        Raises Conflict while it lives.
+        Raises Conflict while it lives and, without `force`, in that case.
         """
         self._call(requests.remove(ref, force=force))
 

@@ -44,6 +44,7 @@ class Bench(Protocol):
     network: str  # "isolated", "host" or "": what works
     breaks: Breaks  # breaks its hosts: the infra itself, or what stands behind real hosts
     lost_at_once: bool  # a lost host is known to be lost; else only once it is back, or given up
+    shared_sight: bool  # what one life sees another sees at once; else it may be pending there yet
     lost_stay: bool  # a lost lease is shown until it is released; else until its host is back
 
     def placement(self, index: int) -> Placement:

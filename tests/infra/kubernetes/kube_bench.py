@@ -88,6 +88,7 @@ class KubeBench:
     infra: Kubernetes
     breaks: NodeBreaks
     network: str = ""
+    shared_sight: bool = False  # an agent may answer before the cluster says that its pod runs
     lost_at_once: bool = True  # `lose` waits until the cluster has given the pod up
     lost_stay: bool = False  # once its node is back, the cluster forgets the pod
     part: str = f"{{infra: {INFRA}, cpus: 5}}"  # of which three fit, and no two on one node

@@ -31,6 +31,7 @@ class SshBench:
     infra: Ssh
     breaks: RigBreaks
     network: str = "host"
+    shared_sight: bool = True
     lost_at_once: bool = False  # nothing tells a dead host from a cut link until it answers
     lost_stay: bool = True
     part: str = f"{{infra: {NAME}, cpus: 1}}"  # resources of which three nodes fit

@@ -80,7 +80,11 @@ def restart(address: str) -> int:
 
 @click.command()
 @click.argument("groups", nargs=-1, required=True, type=AddressType(deep=False))
-@click.option("--force", is_flag=True, help="Though what may be left of one uses a volume.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also one of which something may be left that uses a volume: it is freed.",
+)
 def rm(groups: tuple[str, ...], force: bool) -> int:
     """Forget ended groups: their records, events and logs. A name means the newest of it."""
     client = Client()
