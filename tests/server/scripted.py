@@ -73,6 +73,7 @@ class ScriptedInfra:
         self.broken: list[str] = []  # what was broken on purpose
         self.files: dict[str, bytes] = {}
         self.deaf = False  # no stream can be opened
+        self.keeps = False  # what it is to release stays
         self.frozen = False  # streams are taken and nothing is said on them
         self.refusal: dict[str, str] = {}  # what `logs` is answered with, instead of a log
         self.disk: dict[str, bytes] = {}  # node -> its log, as it can be read without the agent
@@ -116,7 +117,8 @@ class ScriptedInfra:
         self.leases.add(request.lease)
 
     async def release(self, lease: LeaseId) -> None:
-        self.leases.discard(lease)
+        if not self.keeps:
+            self.leases.discard(lease)
 
     async def sightings(self) -> Look:
         up = tuple(SeenLease(one, SeenState.UP, HOST) for one in sorted(self.leases))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from argosy.control import control
 from argosy.errors import Conflict, InputErrors, NotFound, Unreachable
 from argosy.sdk.aio import Client
 from tests.server.rig import a_server
@@ -38,6 +39,31 @@ async def test_a_volume_lives_longer_than_its_groups(folder: Path) -> None:
         assert (await rig.get("volumes"))["volumes"] == []
         with pytest.raises(NotFound, match="there is no volume"):
             await rig.call("DELETE", "volumes/data")
+
+
+async def test_groups_of_which_something_may_use_a_volume(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One goes by force alone; one that is let go of meanwhile is waited for."""
+    async with a_server(folder) as rig:
+        await rig.post("volumes", {"file": "v.yaml", "text": "name: data\nsize: 1Gi\n"})
+        refs = [await rig.running(GROUP.replace("demo", name)) for name in ("demo", "other")]
+        rig.infra.keeps = rig.infra.deaf = True  # their host is out of sight
+        await rig.infra.close()
+        for ref in refs:
+            await rig.post(f"groups/{ref}/cancel", {"now": True})
+        await rig.until(lambda: all(rig.control.find(ref).phase.final for ref in refs))
+        with monkeypatch.context() as hurry:
+            hurry.setattr(control, "LET_GO_TIMEOUT", 0.1)
+            with pytest.raises(Conflict, match="may be left that uses the volume 'data'"):
+                await rig.call("DELETE", f"groups/{refs[0]}")
+        assert (await rig.call("DELETE", f"groups/{refs[0]}?force=1"))[1] == {"ok": True}
+        with pytest.raises(Conflict, match="in use by other"):
+            await rig.call("DELETE", "volumes/data")
+        rig.infra.keeps = False
+        monkeypatch.setattr(control, "LET_GO_TIMEOUT", 60.0)  # on a busy machine, too
+        assert (await rig.call("DELETE", f"groups/{refs[1]}"))[1] == {"ok": True}
+        await rig.call("DELETE", "volumes/data")
 
 
 async def test_a_wrong_file_names_its_places(folder: Path) -> None:
